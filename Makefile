@@ -1,0 +1,52 @@
+# memstrata: `make help` lists the targets. Everything runs in .venv, which the first target builds.
+
+BIN := .venv/bin
+STAMP := .venv/.built
+TYPES := build/types/memstrata/capture build/types/memstrata/viewer
+
+.PHONY: help env demo test lint bench samples types clean
+
+help:
+	@echo "make demo     record a real training step without and with checkpointing, and show both"
+	@echo "make test     run the tests (without a screen)"
+	@echo "make lint     style, types, and the order of the rooms"
+	@echo "make bench    measure what the recorder costs and how fast files open"
+	@echo "make samples  make the files under samples/ again"
+	@echo "make env      build .venv and nothing else"
+	@echo "make clean    remove everything that was built, .venv included"
+
+env: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@.ci/make_env
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/python .ci/check_libraries.py
+	@$(BIN)/memstrata demo
+
+test: $(STAMP)
+	@QT_QPA_PLATFORM=offscreen $(BIN)/python .ci/check_libraries.py
+	@QT_QPA_PLATFORM=offscreen $(BIN)/pytest
+
+lint: $(STAMP) types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+bench: $(STAMP)
+	@$(BIN)/python benchmarks/run.py
+
+samples: $(STAMP)
+	@set -e; for script in samples/make_*.py; do echo "$$script"; $(BIN)/python "$$script"; done
+
+# The folders under the names they install as, for tools that do not follow an editable install.
+types: $(TYPES)
+
+build/types/memstrata/%:
+	@mkdir -p $(@D)
+	@ln -sfn ../../../$* $@
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

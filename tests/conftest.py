@@ -1,0 +1,42 @@
+"""What all tests share: the project's folders, real snapshot files where they are at hand, and Qt without a screen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# before anything imports Qt: a test run never opens a window on the screen of the person who started it
+os.environ["QT_QPA_PLATFORM"] = "offscreen"
+
+ROOT = Path(__file__).resolve().parents[1]
+SNAPSHOTS = ROOT.parent / "shared" / "snapshots"
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project folder, the one with pyproject.toml."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def samples() -> Path:
+    """The folder of recordings that come with the project."""
+    return ROOT / "samples"
+
+
+@pytest.fixture(scope="session")
+def snapshots() -> Path:
+    """The folder of real snapshot files, which is not part of the project: the test is skipped where it is absent."""
+    if not SNAPSHOTS.is_dir():
+        pytest.skip("no folder of snapshot files beside the project")
+    return SNAPSHOTS
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with an argument `snapshot_file` runs once for each real snapshot file."""
+    if "snapshot_file" in metafunc.fixturenames:
+        files = sorted(SNAPSHOTS.glob("*.pickle"))
+        none = pytest.param(None, marks=pytest.mark.skip(reason="no folder of snapshot files beside the project"))
+        metafunc.parametrize("snapshot_file", files or [none], ids=[f.stem for f in files] or ["absent"])

@@ -1,0 +1,1 @@
+"""memstrata.viewer: shows, compares and explains recordings and snapshots."""

@@ -1,0 +1,1 @@
+"""What follows from a recording: prediction, difference, headline. No Qt, no torch."""

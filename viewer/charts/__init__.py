@@ -1,0 +1,1 @@
+"""Painted items on pyqtgraph axes."""

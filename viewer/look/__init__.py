@@ -1,0 +1,1 @@
+"""How things look in words and colours, without Qt: units, display words, palettes."""

@@ -1,0 +1,1 @@
+"""What a recording says: lifetimes, curves, attribution, grouping, queries. No Qt, no torch."""

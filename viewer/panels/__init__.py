@@ -1,0 +1,1 @@
+"""Widgets of the window, and the delegates that format and colour their cells."""

@@ -1,0 +1,1 @@
+"""Reports out of model and analysis: text and JSON."""

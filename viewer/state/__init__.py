@@ -1,0 +1,1 @@
+"""The one mutable state of the window, jobs and item models (QtCore only)."""
