@@ -1,0 +1,1 @@
+"""memstrata.capture.format: the recording file, shared by recorder and viewer. Standard library and numpy only."""

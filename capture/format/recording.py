@@ -1,0 +1,117 @@
+"""`Recording`: the frozen tables, the strings and the meta of one recording or snapshot, in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import schema
+from .interning import Strings, StringTable
+from .problems import Problem
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device whose memory is recorded. `ordinal` is torch's index (0 for the CPU), `total_bytes` its capacity."""
+
+    name: str
+    ordinal: int
+    total_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What is true of the whole file. `None` means unknown, and is shown as unknown."""
+
+    kind: str = "recording"
+    """`recording` (one training step) or `snapshot` (a plain torch memory snapshot)."""
+    source: str = "cpu"
+    """`cpu`, `cuda`, `dry run` or `snapshot`."""
+    devices: tuple[Device, ...] = ()
+    torch_version: str | None = None
+    memstrata_version: str | None = None
+    created: str | None = None
+    rank: int = 0
+    world_size: int = 1
+    allocator_settings: dict[str, Any] = field(default_factory=dict)
+    model: str | None = None
+    optimizer: str | None = None
+    shapes: dict[str, list[int]] = field(default_factory=dict)
+    """Shapes of the tensors passed to the model, by argument name or number."""
+    batch: int | None = None
+    sequence: int | None = None
+    dtype: str | None = None
+    loss: float | None = None
+    plan: tuple[tuple[str, ...], ...] | None = None
+    """Checkpoint segments in force, each the paths of the modules recomputed together; None if none was seen."""
+    super_block_override: int | None = None
+    """Layers per super-block as the user set it, else it is found from the module tree."""
+    step_index: int | None = None
+    step_seconds_recorded: float | None = None
+    step_seconds_unrecorded: float | None = None
+    """Median of at least two other calls; None if fewer ran."""
+    has_reserved: bool = False
+    """Whether an allocator reported reserved memory."""
+    has_time: bool = True
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Immutable. Every array is read-only."""
+
+    meta: Meta
+    strings: Strings
+    events: schema.Events
+    allocator_segments: schema.AllocatorSegments
+    blocks: schema.Blocks
+    frames: schema.Frames
+    stacks: schema.Stacks
+    modules: schema.Modules
+    module_parameters: schema.ModuleParameters
+    module_attributes: schema.ModuleAttributes
+    layers: schema.Layers
+    spans: schema.Spans
+    saved_tensors: schema.SavedTensors
+    known_storages: schema.KnownStorages
+    marks: schema.Marks
+
+    def tables(self) -> Iterator[tuple[str, schema.Table]]:
+        """The tables with their names, in schema order."""
+        for name in schema.TABLES:
+            yield name, getattr(self, name)
+
+    def stack_frames(self, stack: int) -> list[tuple[str, str, int]]:
+        """(function, file, line) of a stack, innermost first."""
+        out = []
+        while stack >= 0:
+            frame = int(self.stacks.frame[stack])
+            name, file = int(self.frames.name[frame]), int(self.frames.file[frame])
+            out.append((self.strings[name], self.strings[file], int(self.frames.line[frame])))
+            stack = int(self.stacks.parent[stack])
+        return out
+
+    def replace_meta(self, **changes: Any) -> Recording:
+        """The same recording with other meta."""
+        return dataclasses.replace(self, meta=dataclasses.replace(self.meta, **changes))
+
+
+def build(meta: Meta, strings: StringTable | Strings, **tables: schema.Table) -> Recording:
+    """A `Recording` from the tables at hand; those not given are empty. Arrays become read-only."""
+    if isinstance(strings, StringTable):
+        strings = strings.freeze()
+    made: dict[str, Any] = {n: tables.get(n) or schema.empty(t) for n, t in schema.TABLES.items()}
+    arrays: list[np.ndarray[Any, Any]] = [strings.blob, strings.offsets, *_arrays(made.values())]
+    for array in arrays:
+        array.setflags(write=False)
+    return Recording(meta=meta, strings=strings, **made)
+
+
+def _arrays(tables: Any) -> Iterator[np.ndarray[Any, Any]]:
+    for table in tables:
+        for f in schema.columns_of(type(table)):
+            yield getattr(table, f.name)
