@@ -1,0 +1,167 @@
+"""CPU allocations out of torch.profiler: address, size, time, and the chain of operators and Python calls."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch._C._profiler import _EventType
+from torch.profiler import ProfilerActivity, profile
+
+from ..errors import CaptureError
+from ..format import schema
+from ..format.interning import StackTable, StringTable
+from ..format.paths import short_path
+from ..format.problems import Problem
+from ..format.recording import Device
+from ..format.schema import NONE, Action, BlockState, Severity
+from ..step_log import StepLog
+from ..storages import Known
+from . import Allocations
+
+_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OBJECT = re.compile(r" of .* object at 0x[0-9a-fA-F]+")
+"""`<built-in method mul_ of Parameter object at 0x7f..>`: the address would make every call another frame."""
+
+Event = tuple[int, int, int, int]
+"""(time in ns, address, signed bytes, stack)"""
+
+
+class CpuSource:
+    """The CPU has no memory history: what was alive before is known only where a storage could be named."""
+
+    name = "cpu"
+
+    def __init__(self) -> None:
+        self._profile: Any = None
+
+    def start(self) -> None:
+        """Start the profiler; raises CaptureError if one is running already: stopping ours would stop it too."""
+        if torch.autograd._profiler_enabled():
+            raise CaptureError("CPU memory cannot be recorded while another profiler runs.")
+        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True, with_stack=True)
+        self._profile.start()
+
+    def stop(self) -> None:
+        """Stop the profiler."""
+        if self._profile is not None:
+            self._profile.stop()
+
+    def collect(self, log: StepLog, strings: StringTable, stacks: StackTable) -> Allocations:
+        """Events with stacks, and one segment row that stands for the heap, with what is alive at the end."""
+        tree = self._profile.profiler.kineto_results.experimental_event_tree()
+        self._profile = None
+        measured = sorted(_memory_events(tree, stacks), key=lambda event: event[0])
+        before = _alive_before(measured, log)
+        events = _paired(measured, before)
+        tables: dict[str, schema.Table] = {"events": schema.from_rows(schema.Events, events)}
+        tables.update(_end_state(events, before))
+        problem = Problem(
+            "cpu_baseline", Severity.info,
+            "The CPU allocator keeps no history: what was alive before the step is shown only where it is a parameter, "
+            "buffer, gradient, optimizer state or input.",
+        )  # fmt: skip
+        return Allocations((Device("cpu", 0),), tables, has_reserved=False, problems=[problem])
+
+
+def _memory_events(roots: Iterable[Any], stacks: StackTable) -> Iterator[Event]:
+    """CPU allocation events of the profiler's tree, each with its stack; walked without recursion."""
+    todo: list[tuple[Any, Any]] = [(event, None) for event in roots]
+    while todo:
+        event, chain = todo.pop()
+        if event.tag == _EventType.Allocation:
+            fields = event.extra_fields
+            if fields.device.type == "cpu":
+                yield event.start_time_ns, fields.ptr, fields.alloc_size, _stack(chain, stacks)
+            continue
+        link = [event, chain, None]
+        todo.extend((child, link) for child in event.children)
+
+
+def _stack(chain: Any, stacks: StackTable) -> int:
+    """The stack of a chain of links [event, caller's link, stack of the callers once known]."""
+    if chain is None:
+        return NONE
+    missing = []
+    link = chain
+    while link is not None and link[2] is None:
+        missing.append(link)
+        link = link[1]
+    for link in reversed(missing):
+        caller = link[1]
+        link[2] = NONE if caller is None else _push(caller, _line_in_caller(link[0]), stacks)
+    return _push(chain, 0, stacks)
+
+
+def _push(link: Any, line: int, stacks: StackTable) -> int:
+    """The stack that ends in this link's event; the recorder's own frames are left out."""
+    event, _, callers = link
+    callers = int(callers)
+    if event.tag == _EventType.PyCall:
+        site = event.extra_fields.callsite
+        if site.file_name.startswith(_OWN_FOLDER):
+            return callers
+        return stacks.push(
+            callers, stacks.frame(site.function_name, short_path(site.file_name), line or site.line_number)
+        )
+    return stacks.push(callers, stacks.frame(_OBJECT.sub("", event.name), "", 0))
+
+
+def _line_in_caller(event: Any) -> int:
+    """The line at which a Python call stands in its caller; 0 where the event does not say."""
+    if event.tag in (_EventType.PyCall, _EventType.PyCCall):
+        return int(event.extra_fields.caller.line_number)
+    return 0
+
+
+def _alive_before(measured: list[Event], log: StepLog) -> list[Known]:
+    """Known storages that no measured allocation explains: they were there when the step began."""
+    alive: set[int] = set()
+    before, events = [], iter([*measured, (1 << 63, 0, 0, NONE)])
+    event = next(events)
+    for known in sorted(log.storages.known, key=lambda known: known.start_time):
+        while event[0] <= known.start_time:
+            (alive.add if event[2] > 0 else alive.discard)(event[1])
+            event = next(events)
+        if known.device.type == "cpu" and known.address not in alive:
+            before.append(known)
+    return before
+
+
+def _paired(measured: list[Event], before: list[Known]) -> list[tuple[Any, ...]]:
+    """Event rows in order; a free takes the size of its allocation, because the profiler's can be stale.
+
+    Frees of what was alive before give no event: their time comes from the storage's weak reference.
+    """
+    deaths = [(k.end_time, k.address, -k.bytes, NONE) for k in before if k.end_time != NONE]
+    sizes = {known.address: known.bytes for known in before}
+    rows = []
+    for time, address, signed, stack in sorted([*measured, *deaths], key=lambda event: event[0]):
+        if signed > 0:
+            sizes[address] = signed
+        elif address not in sizes:
+            continue  # allocated before the step and never named
+        size = signed if signed > 0 else sizes.pop(address)
+        action = Action.alloc if signed > 0 else Action.free_completed
+        rows.append((action, 0, address, size, time, stack, 0, NONE))
+    return rows
+
+
+def _end_state(events: list[tuple[Any, ...]], before: list[Known]) -> dict[str, schema.Table]:
+    """What is alive at the end, as blocks of one segment that stands for the heap."""
+    alive = {k.address: (k.bytes, NONE) for k in before if k.end_time == NONE}
+    for action, _, address, size, _, stack, _, _ in events:
+        if action == Action.alloc:
+            alive[address] = (size, stack)
+        else:
+            alive.pop(address, None)
+    total = sum(size for size, _ in alive.values())
+    segment = (0, 0, total, total, total, 0, 0, 0, False, False, NONE)
+    blocks = [(0, a, size, size, BlockState.active_allocated, stack) for a, (size, stack) in sorted(alive.items())]
+    return {
+        "allocator_segments": schema.from_rows(schema.AllocatorSegments, [segment] if alive else []),
+        "blocks": schema.from_rows(schema.Blocks, blocks),
+    }

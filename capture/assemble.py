@@ -1,0 +1,215 @@
+"""From the raw facts of a step to the tables of a `Recording`."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import nn
+
+from .allocation_sources import Allocations
+from .format import schema
+from .format.interning import StackTable, StringTable
+from .format.paths import short_path
+from .format.problems import Problem, merge
+from .format.recording import Meta, Recording, build
+from .format.schema import NONE, MarkKind, Phase, Severity
+from .layers import batch_and_sequence, kind_of, layer_lists
+from .spans import backward_calls, phase_intervals
+from .step_log import Frame, StepLog
+
+
+class ModuleRows:
+    """The module tree of the recorded model with a row for each module."""
+
+    def __init__(self, model: nn.Module | None) -> None:
+        self.paths: list[str] = []
+        self.modules: list[nn.Module] = []
+        self.rows: dict[int, int] = {}
+        for path, module in model.named_modules() if model is not None else ():
+            self.rows[id(module)] = len(self.modules)
+            self.paths.append(path)
+            self.modules.append(module)
+
+    def row(self, module: nn.Module | None) -> int:
+        """The row of a module, -1 for none and for modules of other models."""
+        return NONE if module is None else self.rows.get(id(module), NONE)
+
+    def parent(self, row: int) -> int:
+        """The row of the module that holds this one under its path."""
+        path = self.paths[row]
+        if not path:
+            return NONE
+        known = {p: i for i, p in enumerate(self.paths[:row])}
+        while path:
+            path = path.rpartition(".")[0]
+            if path in known:
+                return known[path]
+        return NONE
+
+
+def assemble(log: StepLog, model: nn.Module | None, allocations: Allocations, strings: StringTable,
+             stacks: StackTable, meta: dict[str, Any]) -> Recording:  # fmt: skip
+    """The recording of one step."""
+    rows = ModuleRows(model)
+    lists = layer_lists(model) if model is not None else []
+    tables = dict(allocations.tables)
+    tables["modules"], tables["module_parameters"], tables["module_attributes"] = _module_tables(rows, strings)
+    tables["layers"] = _layer_table(rows, lists, strings)
+    tables["spans"] = _span_table(log, rows, lists)
+    tables["saved_tensors"] = _saved_table(log, rows, strings, _FrameRows(stacks))
+    tables["known_storages"] = _known_table(log, rows, strings, [d.name for d in allocations.devices])
+    tables["marks"] = schema.from_columns(schema.Marks, **_marks(log, strings, tables.pop("marks", None)))
+    tables["frames"], tables["stacks"] = stacks.freeze()
+    return build(_meta(log, model, rows, allocations, meta), strings, **tables)
+
+
+def _meta(
+    log: StepLog, model: nn.Module | None, rows: ModuleRows, allocations: Allocations, meta: dict[str, Any]
+) -> Meta:
+    batch, sequence = batch_and_sequence(log.first_input, log.first_input_is_index)
+    problems = [*allocations.problems, *log.problems, *_failures(log)]
+    return Meta(
+        kind="recording", devices=allocations.devices, torch_version=torch.__version__,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        allocator_settings=allocations.settings, model=type(model).__name__ if model is not None else None,
+        optimizer=", ".join(sorted({type(o).__name__ for o in log.optimizers})) or None, shapes=log.shapes, batch=batch,
+        sequence=sequence, dtype=log.dtype or _dtype(model), loss=_loss(log), plan=_plan(log, rows),
+        has_reserved=allocations.has_reserved, problems=merge(problems), **meta,
+    )  # fmt: skip
+
+
+def _failures(log: StepLog) -> list[Problem]:
+    return [
+        Problem(
+            "recorder_failure", Severity.error, f"Part of the recorder failed and was switched off ({text}).", count
+        )
+        for text, count in log.failures.items()
+    ]
+
+
+def _dtype(model: nn.Module | None) -> str | None:
+    sizes: Counter[str] = Counter()
+    for parameter in model.parameters() if model is not None else ():
+        sizes[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
+    return sizes.most_common(1)[0][0] if sizes else None
+
+
+def _loss(log: StepLog) -> float | None:
+    value = float(log.losses[-1]) if log.losses else None
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _plan(log: StepLog, rows: ModuleRows) -> tuple[tuple[str, ...], ...] | None:
+    segments = []
+    for _, modules in sorted(log.checkpoint_modules.items()):
+        paths = tuple(rows.paths[rows.row(m)] for m in modules if rows.row(m) != NONE)
+        if paths:
+            segments.append(paths)
+    return tuple(segments) or None
+
+
+def _module_tables(rows: ModuleRows, strings: StringTable) -> tuple[schema.Table, schema.Table, schema.Table]:
+    modules, parameters, attributes = [], [], []
+    for row, (path, module) in enumerate(zip(rows.paths, rows.modules, strict=True)):
+        parent = rows.parent(row)
+        in_list = parent != NONE and isinstance(rows.modules[parent], (nn.ModuleList, nn.Sequential, nn.ModuleDict))
+        modules.append((parent, strings.intern(path), strings.intern(type(module).__name__), in_list))
+        for name, p in module.named_parameters(recurse=False):
+            shape, dtype = ",".join(map(str, p.shape)), str(p.dtype).removeprefix("torch.")
+            parameters.append((row, strings.intern(name), strings.intern(shape), strings.intern(dtype),
+                               p.numel() * p.element_size()))  # fmt: skip
+        for name, value in vars(module).items():
+            if type(value) is int and not name.startswith("_") and abs(value) < 2**62:
+                attributes.append((row, strings.intern(name), value))
+    return (
+        schema.from_rows(schema.Modules, modules),
+        schema.from_rows(schema.ModuleParameters, parameters),
+        schema.from_rows(schema.ModuleAttributes, attributes),
+    )
+
+
+def _layer_table(rows: ModuleRows, lists: list[list[nn.Module]], strings: StringTable) -> schema.Layers:
+    found = [
+        (number, index, rows.row(layer), strings.intern(kind_of(layer)))
+        for number, layers in enumerate(lists)
+        for index, layer in enumerate(layers)
+        if rows.row(layer) != NONE
+    ]
+    return schema.from_rows(schema.Layers, found)
+
+
+def _span_table(log: StepLog, rows: ModuleRows, lists: list[list[nn.Module]]) -> schema.Spans:
+    owner = _owners(rows, lists)
+    calls = [c for c in log.calls if rows.row(c.module) != NONE]
+    calls += backward_calls(log, lambda module: owner.get(id(module)))
+    found: list[tuple[Any, ...]] = [(i.start, -i.end, NONE, i.phase, i.end, NONE) for i in phase_intervals(log)]
+    found += [(c.start, -c.end, rows.row(c.module), c.phase, c.end, c.thread) for c in calls]
+    numbers: Counter[tuple[int, Phase]] = Counter()
+    spans = []
+    for start, _, module, phase, end, thread in sorted(found, key=lambda span: span[:2]):
+        spans.append((module, phase, numbers[module, phase], start, end, thread))
+        numbers[module, phase] += 1
+    return schema.from_rows(schema.Spans, spans)
+
+
+def _owners(rows: ModuleRows, lists: list[list[nn.Module]]) -> dict[int, nn.Module]:
+    """id of each module -> the layer it is in, or for modules outside layers the module itself."""
+    owner = {id(module): module for module in rows.modules}
+    for layer in (layer for layers in lists for layer in layers):
+        owner.update({id(module): layer for module in layer.modules()})
+    return owner
+
+
+class _FrameRows:
+    """Python frames to stack rows, each distinct (code, line) named once."""
+
+    def __init__(self, stacks: StackTable) -> None:
+        self._stacks = stacks
+        self._frames: dict[Frame, int] = {}
+
+    def stack(self, frames: tuple[Frame, ...]) -> int:
+        return self._stacks.stack([self._frame(frame) for frame in reversed(frames)])
+
+    def _frame(self, frame: Frame) -> int:
+        if frame not in self._frames:
+            code, line = frame
+            self._frames[frame] = self._stacks.frame(code.co_name, short_path(code.co_filename), line)
+        return self._frames[frame]
+
+
+def _saved_table(log: StepLog, rows: ModuleRows, strings: StringTable, frames: _FrameRows) -> schema.SavedTensors:
+    text, known = strings.intern, log.storages.known_row
+    found = [
+        (
+            s.time, s.unpack_time, rows.row(s.module), s.phase, s.fate, s.checkpoint, s.storage, known(s.storage),
+            s.address, s.storage_bytes, s.tensor_bytes, text(s.shape), text(s.dtype), text(s.op),
+            frames.stack(s.frames), s.thread,
+        )
+        for s in log.saved
+    ]  # fmt: skip
+    return schema.from_rows(schema.SavedTensors, found)
+
+
+def _known_table(log: StepLog, rows: ModuleRows, strings: StringTable, devices: list[str]) -> schema.KnownStorages:
+    found = []
+    for k in log.storages.known:
+        name = str(k.device)
+        device = devices.index(name) if name in devices else NONE
+        found.append((k.kind, device, k.address, k.bytes, strings.intern(k.name), rows.row(k.module), k.start_time,
+                      k.end_time))  # fmt: skip
+    return schema.from_rows(schema.KnownStorages, found)
+
+
+def _marks(log: StepLog, strings: StringTable, measured: Any) -> dict[str, Any]:
+    names = [f.name for f in schema.columns_of(schema.Marks)]
+    columns: dict[str, list[Any]] = {n: list(getattr(measured, n)) if measured is not None else [] for n in names}
+    loss = _loss(log)
+    if loss is not None:
+        row = (MarkKind.loss, log.end_time, NONE, strings.intern("loss"), loss)
+        for name, value in zip(names, row, strict=True):
+            columns[name].append(value)
+    return columns

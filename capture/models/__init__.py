@@ -1,0 +1,1 @@
+"""Models that memstrata itself records: the demo's."""

@@ -1,0 +1,167 @@
+"""The raw facts of one step, as hooks report them from any thread; `assemble.py` turns them into tables."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+
+from .format.problems import Problem
+from .format.schema import NONE, Fate, Phase, Severity
+from .storages import Storages
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Frame = tuple[CodeType, int]
+
+
+@dataclass(slots=True)
+class Saved:
+    """One pack by autograd. Times in Unix ns."""
+
+    time: int
+    module: torch.nn.Module | None
+    phase: Phase
+    fate: Fate
+    checkpoint: int
+    storage: int
+    address: int
+    storage_bytes: int
+    tensor_bytes: int
+    shape: str
+    dtype: str
+    op: str
+    frames: tuple[Frame, ...]
+    thread: int
+    unpack_time: int = NONE
+
+
+@dataclass(slots=True)
+class ModuleCall:
+    """A module ran from `start` to `end` (Unix ns)."""
+
+    module: torch.nn.Module
+    phase: Phase
+    start: int
+    end: int
+    thread: int
+
+
+@dataclass(slots=True)
+class Interval:
+    """A phase of the whole step (Unix ns); `end` is -1 while it runs."""
+
+    phase: Phase
+    start: int
+    end: int = NONE
+
+
+@dataclass(slots=True)
+class Unpack:
+    """Autograd asked for a saved tensor in backward: `start` before, `end` after it was there (Unix ns)."""
+
+    module: torch.nn.Module | None
+    start: int
+    end: int
+
+
+@dataclass
+class StepLog:
+    """Everything hooks saw. Appends are atomic under the interpreter lock; nothing here is thread-local."""
+
+    storages: Storages = field(default_factory=Storages)
+    active: bool = False
+    start_time: int = NONE
+    end_time: int = NONE
+    saved: list[Saved] = field(default_factory=list)
+    calls: list[ModuleCall] = field(default_factory=list)
+    intervals: list[Interval] = field(default_factory=list)
+    unpacks: list[Unpack] = field(default_factory=list)
+    roots: list[torch.nn.Module] = field(default_factory=list)
+    root_times: list[int] = field(default_factory=list)
+    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+    checkpoint_modules: dict[int, list[torch.nn.Module]] = field(default_factory=dict)
+    shapes: dict[str, list[int]] = field(default_factory=dict)
+    first_input: torch.Size | None = None
+    first_input_is_index: bool = False
+    dtype: str | None = None
+    losses: list[torch.Tensor | float] = field(default_factory=list)
+    recomputing: Counter[int] = field(default_factory=Counter)
+    optimizing: Counter[int] = field(default_factory=Counter)
+    open_modules: dict[int, list[tuple[torch.nn.Module, Phase, int]]] = field(default_factory=dict)
+    autocast: bool = False
+    """Whether the module entered last ran under autocast with its weight cache; inside an op torch cannot say."""
+    failures: Counter[str] = field(default_factory=Counter)
+    problems: list[Problem] = field(default_factory=list)
+
+    def phase(self, thread: int) -> Phase:
+        """What this thread is doing now. The engine's graph task tells backward from forward on any thread."""
+        if self.recomputing[thread]:
+            return Phase.recompute
+        if torch._C._current_graph_task_id() != NONE:
+            return Phase.backward
+        return Phase.optimizer if self.optimizing[thread] else Phase.forward
+
+    def module(self, thread: int) -> torch.nn.Module | None:
+        """The innermost module running on this thread."""
+        stack = self.open_modules.get(thread)
+        return stack[-1][0] if stack else None
+
+    def problem(self, code: str, severity: Severity, text: str, count: int = 1) -> None:
+        """Remember something that could not be seen."""
+        self.problems.append(Problem(code, severity, text, count))
+
+    def interval(self, phase: Phase) -> Interval:
+        """Open an interval of a phase."""
+        opened = Interval(phase, time.time_ns())
+        self.intervals.append(opened)
+        return opened
+
+
+def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
+    """Bookkeeping must not disturb training: a failure is counted, this piece is disarmed, and the step goes on.
+
+    The method's object has `log` and `disarmed`.
+    """
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        owner: Any = args[0]
+        if owner.disarmed or not owner.log.active:
+            return None
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            owner.disarmed = True
+            owner.log.failures[f"{type(owner).__name__}: {type(error).__name__}: {error}"] += 1
+            return None
+
+    return call
+
+
+def thread_id() -> int:
+    """The native id of the calling thread."""
+    return threading.get_native_id()
+
+
+_OWN = __name__.rpartition(".")[0]
+
+
+def python_frames(limit: int = 128) -> tuple[Frame, ...]:
+    """(code, line) of the calling Python frames, innermost first, without the recorder's own."""
+    out: list[Frame] = []
+    frame: Any = sys._getframe(1)
+    while frame is not None and len(out) < limit:
+        if not frame.f_globals.get("__name__", "").startswith(_OWN + "."):
+            out.append((frame.f_code, frame.f_lineno or 0))
+        frame = frame.f_back
+    return tuple(out)

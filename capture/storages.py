@@ -1,0 +1,111 @@
+"""Which storage is which: distinct storages are numbered, and those the program can name are remembered.
+
+A storage is recognised by its C++ object while a weak reference pins that object, because addresses and objects are
+recycled as soon as nothing holds them.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .format.schema import NONE, StorageKind
+
+
+@dataclass(slots=True)
+class Known:
+    """A storage that can be named; times in Unix ns, `end_time` -1 while it lives."""
+
+    kind: StorageKind
+    device: torch.device
+    address: int
+    bytes: int
+    name: str
+    module: torch.nn.Module | None
+    start_time: int
+    end_time: int = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A strided piece of a tensor: number of its storage (-1 if it has none that can be sized) and bytes."""
+
+    storage: int
+    address: int
+    storage_bytes: int
+    tensor_bytes: int
+
+
+class Storages:
+    """The storages seen while recording."""
+
+    def __init__(self) -> None:
+        self.known: list[Known] = []
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._known_rows: dict[int, int] = {}
+        self._pins: list[Any] = []
+
+    def parts(self, tensor: torch.Tensor) -> list[Part]:
+        """The pieces of a tensor with their storages; one piece of unknown size where there is no storage."""
+        return [self._part(piece) for piece in pieces(tensor)]
+
+    def _part(self, tensor: torch.Tensor) -> Part:
+        try:
+            storage = tensor.untyped_storage()
+            address, size = storage.data_ptr(), storage.nbytes()
+        except (RuntimeError, NotImplementedError, AttributeError):
+            return Part(NONE, 0, 0, 0)
+        key = (storage._cdata, address)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers)
+            self._pins.append(StorageWeakRef(storage))
+        return Part(self._numbers[key], address, size, tensor.numel() * tensor.element_size())
+
+    def name(self, kind: StorageKind, tensor: torch.Tensor, name: str, module: torch.nn.Module | None = None) -> None:
+        """Remember what this tensor's storage is. The first name of a storage stays."""
+        for piece in pieces(tensor):
+            part = self._part(piece)
+            if part.storage_bytes == 0 or part.storage in self._known_rows:
+                continue
+            self._known_rows[part.storage] = len(self.known)
+            row = Known(kind, piece.device, part.address, part.storage_bytes, name, module, time.time_ns())
+            self.known.append(row)
+            self._pins.append(weakref.ref(piece.untyped_storage(), _note_death(row)))
+
+    def known_row(self, storage: int) -> int:
+        """The row of `known` of a storage number, -1 if it was never named (it may be named after it was saved)."""
+        return self._known_rows.get(storage, NONE)
+
+    def release(self) -> None:
+        """Let go of every weak reference; the rows stay."""
+        self._pins.clear()
+
+
+def _note_death(row: Known) -> Any:
+    def died(_: Any) -> None:
+        row.end_time = time.time_ns()
+
+    return died
+
+
+def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The strided tensors a tensor is made of: itself, or the parts of a sparse or wrapper tensor."""
+    if tensor.layout == torch.sparse_coo:
+        yield tensor._indices()
+        yield tensor._values()
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        yield from (tensor.crow_indices(), tensor.col_indices(), tensor.values())
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        yield from (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
+    elif hasattr(tensor, "__tensor_flatten__") and type(tensor) is not torch.nn.Parameter:
+        names, _ = tensor.__tensor_flatten__()
+        for name in names:
+            yield from pieces(getattr(tensor, name))
+    else:
+        yield tensor
