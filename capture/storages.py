@@ -1,7 +1,9 @@
 """Which storage is which: distinct storages are numbered, and those the program can name are remembered.
 
-A storage is recognised by its C++ object while a weak reference pins that object, because addresses and objects are
-recycled as soon as nothing holds them.
+A storage is recognised by its C++ object until a weak reference says that it died, because objects and addresses are
+recycled as soon as nothing holds them. The reference is to the Python object, which torch keeps for as long as the
+storage lives: a C++ weak reference would keep the dead object's memory, a thousand small blocks between the freed
+tensors, and the process would need more memory because it is recorded.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from .format.schema import NONE, StorageKind
 
@@ -48,8 +49,9 @@ class Storages:
     def __init__(self) -> None:
         self.known: list[Known] = []
         self._numbers: dict[tuple[int, int], int] = {}
+        self._count = 0
         self._known_rows: dict[int, int] = {}
-        self._pins: list[Any] = []
+        self._references: list[Any] = []
 
     def parts(self, tensor: torch.Tensor) -> list[Part]:
         """The pieces of a tensor with their storages; one piece of unknown size where there is no storage."""
@@ -63,9 +65,21 @@ class Storages:
             return Part(NONE, 0, 0, 0)
         key = (storage._cdata, address)
         if key not in self._numbers:
-            self._numbers[key] = len(self._numbers)
-            self._pins.append(StorageWeakRef(storage))
+            self._watch(storage, key)
         return Part(self._numbers[key], address, size, tensor.numel() * tensor.element_size())
+
+    def _watch(self, storage: torch.UntypedStorage, key: tuple[int, int]) -> None:
+        """Give a storage a number, and forget whose object it was when it dies."""
+        number = self._numbers[key] = self._count
+        self._count += 1
+
+        def died(_: Any) -> None:
+            self._numbers.pop(key, None)
+            row = self._known_rows.get(number)
+            if row is not None:
+                self.known[row].end_time = time.time_ns()
+
+        self._references.append(weakref.ref(storage, died))
 
     def name(self, kind: StorageKind, tensor: torch.Tensor, name: str, module: torch.nn.Module | None = None) -> None:
         """Remember what this tensor's storage is. The first name of a storage stays."""
@@ -76,7 +90,6 @@ class Storages:
             self._known_rows[part.storage] = len(self.known)
             row = Known(kind, piece.device, part.address, part.storage_bytes, name, module, time.time_ns())
             self.known.append(row)
-            self._pins.append(weakref.ref(piece.untyped_storage(), _note_death(row)))
 
     def known_row(self, storage: int) -> int:
         """The row of `known` of a storage number, -1 if it was never named (it may be named after it was saved)."""
@@ -84,14 +97,7 @@ class Storages:
 
     def release(self) -> None:
         """Let go of every weak reference; the rows stay."""
-        self._pins.clear()
-
-
-def _note_death(row: Known) -> Any:
-    def died(_: Any) -> None:
-        row.end_time = time.time_ns()
-
-    return died
+        self._references.clear()
 
 
 def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -12,6 +12,7 @@ from ..errors import CaptureError
 from ..format import schema
 from ..format.interning import StackTable, StringTable
 from ..format.recording import Device
+from ..format.torch_records import read_snapshot
 from ..step_log import StepLog
 from . import Allocations
 
@@ -53,8 +54,6 @@ class CudaSource:
 
     def collect(self, log: StepLog, strings: StringTable, stacks: StackTable) -> Allocations:
         """The step's events with the allocator's end state; several devices share the tables."""
-        from ..format.torch_records import read_snapshot
-
         read = read_snapshot(self._snapshot, strings, stacks)
         self._snapshot = None
         tables = dict(read.tables)
@@ -73,5 +72,7 @@ def _since(events: schema.Events, start: int) -> schema.Events:
 
 
 def _with_capacity(device: Device) -> Device:
+    if device.ordinal >= torch.cuda.device_count():
+        return device
     total = torch.cuda.get_device_properties(device.ordinal).total_memory
     return dataclasses.replace(device, total_bytes=int(total))

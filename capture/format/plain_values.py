@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -60,12 +61,12 @@ def number(row: Row, key: str, default: int = 0) -> int:
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else default
 
 
-def settings(value: Any, depth: int = 3) -> dict[str, Any]:
-    """A dict of settings with everything left out that JSON has no word for."""
+def settings(value: Any, depth: int = 2) -> dict[str, Any]:
+    """A dict of settings, nested once at most, without what JSON has no word for and without endless repetition."""
     if type(value) is not dict:
         return {}
     kept: dict[str, Any] = {}
-    for key, entry in value.items():
+    for key, entry in islice(value.items(), 256):
         if type(key) is not str:
             continue
         if type(entry) in (str, int, float, bool, type(None)):

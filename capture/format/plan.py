@@ -206,7 +206,7 @@ def half_terms(half: Half, hidden: int, itemsize: int, reader: str) -> list[Term
     module at path `reader` keeps: the next norm, or the layer."""
 
     def term(name: str, width: int, formula: str, module: str) -> Term:
-        return Term(f"{half.name} {name}", width, itemsize, formula, module)
+        return Term(f"{half.name} {name}".strip(), width, itemsize, formula, module)
 
     out = half.output_path.rpartition(".")[2]
     terms = [term("norm output", hidden, "hidden", half.input_path)]

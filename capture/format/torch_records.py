@@ -77,10 +77,7 @@ def read_snapshot(
     whole = snapshot if isinstance(snapshot, dict) else {"segments": snapshot}
     reader = _Reader(strings, stacks, project or _NO_PROJECT, math.inf if limit is None else limit)
     segments = plain.dicts(whole.get("segments", []), "the list of segments")
-    traces = whole.get("device_traces", [])
-    if type(traces) not in (list, tuple):
-        raise ValueError("'device_traces' is not a list")
-    traces = [plain.dicts(trace, "the trace of a device") for trace in traces]
+    traces = reader.traces(whole.get("device_traces", []))
     ordinals = _ordinals(segments, traces)
     rows = {ordinal: row for row, ordinal in enumerate(ordinals)}
     tables: dict[str, schema.Table] = {}
@@ -211,10 +208,20 @@ class _Reader:
             stack=self._stack_column(segments),
         )
 
+    def traces(self, value: Any) -> list[list[Row]]:
+        """The events of each device."""
+        if type(value) not in (list, tuple):
+            raise ValueError("'device_traces' is not a list")
+        out, count = [], 0
+        for trace in value:
+            out.append(plain.dicts(trace, "the trace of a device"))
+            count += len(out[-1])
+            if count > self._limit:
+                raise ValueError("it repeats its events more often than a file of its size can hold")
+        return out
+
     def events(self, traces: list[list[Row]], rows: dict[int, int]) -> schema.Events:
         """The events of all devices, merged by time where they have one, each device's in its own order."""
-        if sum(map(len, traces)) > self._limit:
-            raise ValueError("it repeats its events more often than a file of its size can hold")
         flat = [event for trace in traces for event in trace]
         device = np.repeat([rows.get(i, NONE) for i in range(len(traces))], [len(trace) for trace in traces])
         action = np.array([self._action(event) for event in flat], np.uint8)
