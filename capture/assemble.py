@@ -18,7 +18,7 @@ from .format.problems import Problem, merge
 from .format.recording import Meta, Recording, build
 from .format.schema import NONE, MarkKind, Phase, Severity
 from .layers import batch_and_sequence, kind_of, layer_lists
-from .spans import backward_calls, phase_intervals
+from .spans import backward_calls, phase_intervals, recomputed_segments
 from .step_log import Frame, StepLog
 
 
@@ -105,7 +105,8 @@ def _loss(log: StepLog) -> float | None:
 
 def _plan(log: StepLog, rows: ModuleRows) -> tuple[tuple[str, ...], ...] | None:
     segments = []
-    for _, modules in sorted(log.checkpoint_modules.items()):
+    announced = [modules for _, modules in sorted(log.checkpoint_modules.items())]
+    for modules in announced or recomputed_segments(log):
         paths = tuple(rows.paths[rows.row(m)] for m in modules if rows.row(m) != NONE)
         if paths:
             segments.append(paths)

@@ -44,6 +44,7 @@ class PhaseWatch:
         engine = self._engine or torch.autograd._engine_run_backward
         if self._depth == 0:
             self._note_loss(outputs)
+            self.log.create_graph = bool(args[2]) if len(args) > 2 else False
         interval = self.log.interval(Phase.backward) if self._depth == 0 and self.log.active else None
         self._depth += 1
         try:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from .format.schema import NONE, Fate, Severity, StorageKind
+from .format.schema import NONE, Fate, Phase, Severity, StorageKind
 from .step_log import Saved, StepLog, Unpack, guarded, python_frames, thread_id
 
 Hook = Callable[[Any], Any]
@@ -170,7 +170,8 @@ class SavedTensorWatch:
 
     def _base_pack(self, tensor: torch.Tensor) -> _Box:
         # Returning the argument itself would make a reference cycle for outputs saved by their own op.
-        row = self._note_pack(tensor, Fate.kept, _Pair("base", NONE, 0))
+        fate = Fate.rematerialized if self.log.phase_inside(thread_id()) == Phase.recompute else Fate.kept
+        row = self._note_pack(tensor, fate, _Pair("base", NONE, 0))
         version = NONE if tensor.is_inference() else tensor._version
         return _Box(tensor.detach(), row, version, weakref.ref(tensor))
 
@@ -182,7 +183,7 @@ class SavedTensorWatch:
         self._note_autocast_cache(tensor)
         for part in self.log.storages.parts(tensor):
             row = Saved(
-                now, self.log.module(thread), self.log.phase(thread), fate, pair.checkpoint, part.storage,
+                now, self.log.module(thread), self.log.phase_inside(thread), fate, pair.checkpoint, part.storage,
                 part.address, part.storage_bytes, part.tensor_bytes, ",".join(map(str, tensor.shape)),
                 str(tensor.dtype).removeprefix("torch."), node.name() if node is not None else "", frames, thread,
             )  # fmt: skip

@@ -48,6 +48,16 @@ def _recomputations(log: StepLog) -> list[Interval]:
     return merged
 
 
+def recomputed_segments(log: StepLog) -> list[list[nn.Module]]:
+    """The outermost modules of each recomputation, in the order of forward: what a silent checkpoint recomputed."""
+    segments = []
+    for interval in reversed(_recomputations(log)):
+        inside = [c for c in log.calls if c.phase == Phase.recompute and interval.start <= c.start <= interval.end]
+        outermost = [c for c in inside if not any(o.start < c.start and c.end <= o.end for o in inside if o is not c)]
+        segments.append([c.module for c in sorted(outermost, key=lambda c: c.start)])
+    return segments
+
+
 def _unpacked_between(unpacks: list[Unpack], start: int, end: int) -> bool:
     return any(start <= u.end <= end for u in unpacks)
 

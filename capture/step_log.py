@@ -98,18 +98,30 @@ class StepLog:
     recomputing: Counter[int] = field(default_factory=Counter)
     optimizing: Counter[int] = field(default_factory=Counter)
     open_modules: dict[int, list[tuple[torch.nn.Module, Phase, int]]] = field(default_factory=dict)
+    create_graph: bool = False
+    """Whether the running backward builds a graph itself (double backward)."""
     autocast: bool = False
     """Whether the module entered last ran under autocast with its weight cache; inside an op torch cannot say."""
     failures: Counter[str] = field(default_factory=Counter)
     problems: list[Problem] = field(default_factory=list)
 
     def phase(self, thread: int) -> Phase:
-        """What this thread is doing now. The engine's graph task tells backward from forward on any thread."""
+        """What this thread is doing now. The engine's graph task tells backward from forward on any thread.
+
+        A reentrant checkpoint announces nothing, but it recomputes with gradients on, which backward itself does not
+        have unless it builds a graph.
+        """
         if self.recomputing[thread]:
             return Phase.recompute
         if torch._C._current_graph_task_id() != NONE:
-            return Phase.backward
+            builds_graph = self.create_graph or not torch.is_grad_enabled()
+            return Phase.backward if builds_graph else Phase.recompute
         return Phase.optimizer if self.optimizing[thread] else Phase.forward
+
+    def phase_inside(self, thread: int) -> Phase:
+        """The phase of the innermost module running on this thread: inside a pack hook gradients are always off."""
+        stack = self.open_modules.get(thread)
+        return stack[-1][1] if stack else self.phase(thread)
 
     def module(self, thread: int) -> torch.nn.Module | None:
         """The innermost module running on this thread."""

@@ -51,6 +51,34 @@ def test_checkpoint_drops_and_rematerializes(tmp_path: Path) -> None:
     assert module_paths(recording, Phase.recompute)[0] == "1"  # recomputed in the order of backward
 
 
+def test_a_reentrant_checkpoint_is_inferred_from_its_recomputation(tmp_path: Path) -> None:
+    model, x = mlp(2), torch.randn(ROWS, WIDTH, requires_grad=True)
+
+    def step() -> None:
+        y = x
+        for block in model:
+            y = checkpoint(block, y, use_reentrant=True)
+        y.sum().backward()
+
+    recording = run(tmp_path, step, model=model)
+    assert set(fates(recording)) == {"kept", "rematerialized"}  # what it dropped no hook ever saw
+    assert saved_bytes(recording, Fate.rematerialized) == 2 * 3 * ONE
+    assert recording.meta.plan == (("0",), ("1",))
+    assert module_paths(recording, Phase.recompute)[0] == "1"
+
+
+def test_double_backward_is_not_taken_for_a_recompute(tmp_path: Path) -> None:
+    model, x = mlp(1), torch.randn(ROWS, WIDTH, requires_grad=True)
+
+    def step() -> None:
+        (gradient,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
+        gradient.square().sum().backward()
+
+    recording = run(tmp_path, step, model=model)
+    assert set(fates(recording)) == {"kept"}
+    assert (recording.saved_tensors.phase == Phase.backward).any()
+
+
 def test_early_stop_and_recompute_are_told_apart_from_forward(tmp_path: Path) -> None:
     class Block(nn.Module):
         def __init__(self) -> None:
