@@ -71,7 +71,7 @@ def _meta(
     log: StepLog, model: nn.Module | None, rows: ModuleRows, allocations: Allocations, meta: dict[str, Any]
 ) -> Meta:
     batch, sequence = batch_and_sequence(log.first_input, log.first_input_is_index)
-    problems = [*allocations.problems, *log.problems, *_failures(log)]
+    problems = [*allocations.problems, *log.problems, *_failures(log), *_compiled(model)]
     return Meta(
         kind="recording", devices=allocations.devices, torch_version=torch.__version__,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -89,6 +89,16 @@ def _failures(log: StepLog) -> list[Problem]:
         )
         for text, count in log.failures.items()
     ]
+
+
+def _compiled(model: nn.Module | None) -> list[Problem]:
+    modules = model.modules() if model is not None else ()
+    count = sum(type(m).__name__ == "OptimizedModule" or m._compiled_call_impl is not None for m in modules)
+    text = (
+        "Part of the model is compiled: a compiled region is seen as one piece, and a prediction from the rules of "
+        "eager execution does not apply to it."
+    )
+    return [Problem("compiled", Severity.warning, text, count)] if count else []
 
 
 def _dtype(model: nn.Module | None) -> str | None:

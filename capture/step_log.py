@@ -16,6 +16,7 @@ import torch
 
 from .format.problems import Problem
 from .format.schema import NONE, Fate, Phase, Severity
+from .own_frames import is_own
 from .storages import Storages
 
 P = ParamSpec("P")
@@ -165,15 +166,12 @@ def thread_id() -> int:
     return threading.get_native_id()
 
 
-_OWN = __name__.rpartition(".")[0]
-
-
 def python_frames(limit: int = 128) -> tuple[Frame, ...]:
     """(code, line) of the calling Python frames, innermost first, without the recorder's own."""
     out: list[Frame] = []
     frame: Any = sys._getframe(1)
     while frame is not None and len(out) < limit:
-        if not frame.f_globals.get("__name__", "").startswith(_OWN + "."):
+        if not is_own(frame.f_code.co_filename):
             out.append((frame.f_code, frame.f_lineno or 0))
         frame = frame.f_back
     return tuple(out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -18,11 +17,11 @@ from ..format.paths import short_path
 from ..format.problems import Problem
 from ..format.recording import Device
 from ..format.schema import NONE, Action, BlockState, Severity
+from ..own_frames import is_own
 from ..step_log import StepLog
 from ..storages import Known
 from . import Allocations
 
-_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _OBJECT = re.compile(r" of .* object at 0x[0-9a-fA-F]+")
 """`<built-in method mul_ of Parameter object at 0x7f..>`: the address would make every call another frame."""
 
@@ -102,7 +101,7 @@ def _push(link: Any, line: int, stacks: StackTable) -> int:
     callers = int(callers)
     if event.tag == _EventType.PyCall:
         site = event.extra_fields.callsite
-        if site.file_name.startswith(_OWN_FOLDER):
+        if is_own(site.file_name):
             return callers
         return stacks.push(
             callers, stacks.frame(site.function_name, short_path(site.file_name), line or site.line_number)

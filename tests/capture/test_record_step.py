@@ -313,3 +313,34 @@ def test_peaks_of_a_known_model(tmp_path: Path, how: str) -> None:
     x = torch.randn(2048, 512)
     recording: Recording = record(tmp_path / "a.mstrata", lambda: model(x).sum().backward(), model=model)
     assert peak_bytes(recording) / 2**20 == pytest.approx(M8_PEAKS[how], abs=0.1)
+
+
+def test_stacks_hold_the_users_frames_and_none_of_the_recorders(tmp_path: Path) -> None:
+    model = mlp(1)
+
+    def my_step() -> None:
+        model(torch.randn(8, 16)).sum().backward()
+
+    recording = record(tmp_path / "a.mstrata", my_step)
+    for stacks in (recording.saved_tensors.stack, recording.events.stack[recording.events.action == Action.alloc]):
+        frames = [recording.stack_frames(int(stack)) for stack in stacks]
+        assert all(any(name == "my_step" for name, _, _ in stack) for stack in frames)
+        files_seen = {file for stack in frames for _, file, _ in stack}
+        assert not {f for f in files_seen if "capture/" in f and "tests/" not in f}
+
+
+def test_a_compiled_model_is_recorded_and_said(tmp_path: Path) -> None:
+    results = []
+    for recorded in (False, True):
+        model = mlp(2)
+        compiled = torch.compile(model, backend="aot_eager")
+        x = torch.ones(8, 16)
+        compiled(x).sum().backward()  # compiled before the recording, as in training
+        model.zero_grad()
+        if recorded:
+            recording = record(tmp_path / "a.mstrata", lambda c=compiled, x=x: c(x).sum().backward())
+        else:
+            compiled(x).sum().backward()
+        results.append(gradients(model))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    assert "compiled" in codes(recording) and "recorder_failure" not in codes(recording)

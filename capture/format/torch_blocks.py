@@ -1,0 +1,118 @@
+"""Allocator segments and blocks of torch's snapshots: the end state."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from . import plain_values as plain
+from . import schema
+from .plain_values import Row
+from .schema import B1, I64, BlockState
+from .torch_stacks import StackReader
+
+BLOCK_STATES: dict[str, BlockState] = {
+    "inactive": BlockState.inactive,
+    "active_allocated": BlockState.active_allocated,
+    "active_pending_free": BlockState.active_pending_free,
+    "active_awaiting_free": BlockState.active_pending_free,
+}
+"""torch's block state texts."""
+
+
+class BlockReader:
+    """Reads the segments of one snapshot, and counts the block states that it does not know."""
+
+    def __init__(self, stacks: StackReader, limit: float) -> None:
+        self._stacks = stacks
+        self._limit = limit
+        self.unknown_states: Counter[str] = Counter()
+
+    def tables(self, segments: list[Row], rows: dict[int, int]) -> tuple[schema.AllocatorSegments, schema.Blocks]:
+        """The two tables; `rows` gives the device row of each of torch's device numbers."""
+        blocks = self._blocks(segments)
+        return self._segments(segments, rows, blocks), blocks
+
+    def _blocks(self, segments: list[Row]) -> schema.Blocks:
+        blocks, owner, running = self._flat(segments)
+        sizes = plain.sizes(blocks, "size", None, "a block")
+        address = plain.sizes(blocks, "address", 0, "a block")
+        requested = plain.sizes(blocks, "requested_size", 0, "a block")
+        return schema.from_columns(
+            schema.Blocks,
+            segment=owner,
+            address=np.where(_missing(blocks, "address"), running, address),
+            bytes=sizes,
+            requested_bytes=np.where(_missing(blocks, "requested_size"), sizes, requested),
+            state=[self._state(block) for block in blocks],
+            stack=[self._stacks.row(block.get("frames") or _present(block).get("frames")) for block in blocks],
+        )
+
+    def _flat(self, segments: list[Row]) -> tuple[list[Row], list[int], list[int]]:
+        """(blocks, row of the segment of each, address by the sizes of those before it)."""
+        blocks: list[Row] = []
+        owner: list[int] = []
+        running: list[int] = []
+        for row, segment in enumerate(segments):
+            own = plain.dicts(segment.get("blocks", []), "the blocks of a segment")
+            if len(blocks) + len(own) > self._limit:
+                raise ValueError("it repeats its blocks more often than a file of its size can hold")
+            address = plain.number(segment, "address")
+            for block in own:
+                running.append(min(address, (1 << 63) - 1))
+                address += max(plain.number(block, "size"), 0)
+            blocks += own
+            owner += [row] * len(own)
+        return blocks, owner, running
+
+    def _state(self, block: Row) -> BlockState:
+        name = plain.text(block, "state", "(none)")
+        state = BLOCK_STATES.get(name)
+        if state is None:
+            self.unknown_states[name] += 1
+            return BlockState.unknown
+        return state
+
+    def _segments(self, segments: list[Row], rows: dict[int, int], blocks: schema.Blocks) -> schema.AllocatorSegments:
+        allocated = blocks.state == BlockState.active_allocated
+        active = allocated | (blocks.state == BlockState.active_pending_free)
+        pools = [_pool(segment) for segment in segments]
+        return schema.from_columns(
+            schema.AllocatorSegments,
+            device=[rows[plain.number(segment, "device")] for segment in segments],
+            address=plain.sizes(segments, "address", 0, "a segment"),
+            bytes=plain.sizes(segments, "total_size", None, "a segment"),
+            allocated_bytes=_summed(blocks, allocated, len(segments)),
+            active_bytes=_summed(blocks, active, len(segments)),
+            stream=plain.pointers(segments, "stream", "a segment"),
+            pool_owner=[pool[0] for pool in pools],
+            pool_id=[pool[1] for pool in pools],
+            is_small=[plain.text(segment, "segment_type") == "small" for segment in segments],
+            is_expandable=[segment.get("is_expandable") is True for segment in segments],
+            stack=self._stacks.column(segments),
+        )
+
+
+def _missing(rows: list[Row], key: str) -> B1:
+    return np.array([key not in row for row in rows], np.bool_)
+
+
+def _present(block: Row) -> Row:
+    """torch 2.0 keeps what is in a block in its `history`, the present allocation first."""
+    history = block.get("history")
+    return history[0] if type(history) is list and history and type(history[0]) is dict else {}
+
+
+def _pool(segment: Row) -> tuple[int, int]:
+    pool = segment.get("segment_pool_id", (0, 0))
+    if type(pool) not in (tuple, list) or len(pool) != 2:
+        return 0, 0
+    entry = {"owner": pool[0], "id": pool[1]}
+    return plain.number(entry, "owner"), plain.number(entry, "id")
+
+
+def _summed(blocks: schema.Blocks, mask: B1, n_segments: int) -> I64:
+    out = np.zeros(n_segments, np.int64)
+    np.add.at(out, blocks.segment[mask], blocks.bytes[mask])
+    return out
