@@ -1,0 +1,133 @@
+"""Colours as `#rrggbb` and hatches by name: one colour per category everywhere, for light and dark backgrounds.
+
+Chosen so that categories which lie next to each other in a stack stay apart (CIEDE2000 of 18 and more) with normal
+sight and with simulated protanopia and deuteranopia, and all others by 10 and more.
+"""
+
+from __future__ import annotations
+
+from memstrata.capture.format.schema import Category, Fate, Phase
+
+BACKGROUND = {False: "#ffffff", True: "#1e1f22"}
+"""By `dark`."""
+
+_LIGHT: dict[Category, str] = {
+    Category.parameter: "#1b2a6b",
+    Category.buffer: "#80d4ee",
+    Category.gradient: "#2468bd",
+    Category.optimizer_state: "#1f8a78",
+    Category.activation: "#cc8016",
+    Category.rematerialized: "#8c2a2c",
+    Category.input: "#eee87c",
+    Category.communication: "#c278b4",
+    Category.autocast_cache: "#9a8a5c",
+    Category.workspace: "#5b2340",
+    Category.temporary: "#8aa2f5",
+    Category.unattributed: "#c0c2c6",
+}
+
+_DARK: dict[Category, str] = {
+    Category.parameter: "#3158b9",
+    Category.buffer: "#c9f0c7",
+    Category.gradient: "#88e2f0",
+    Category.optimizer_state: "#43b897",
+    Category.activation: "#cd8212",
+    Category.rematerialized: "#b44b5f",
+    Category.input: "#f0f089",
+    Category.communication: "#b497b7",
+    Category.autocast_cache: "#a6571e",
+    Category.workspace: "#84426c",
+    Category.temporary: "#6497f0",
+    Category.unattributed: "#7d8187",
+}
+
+HATCHES: dict[Category, str] = {Category.rematerialized: "diagonal", Category.unattributed: "dots"}
+"""Categories that are hatched over their colour; recompute is always diagonal."""
+
+RECOMPUTE_HATCH = "diagonal"
+
+_RAMP = ("#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
+_RAMP_SPAN = {False: (0.0, 0.9), True: (0.2, 1.0)}  # the ends that would sink into the background are left out
+
+_CYCLE = (
+    Category.gradient,
+    Category.activation,
+    Category.optimizer_state,
+    Category.rematerialized,
+    Category.temporary,
+    Category.communication,
+    Category.buffer,
+    Category.parameter,
+    Category.autocast_cache,
+    Category.workspace,
+)
+"""Order in which unordered groups (frames, streams) take colours; those for input and unattributed stay out."""
+
+
+def category_colour(category: Category | int, dark: bool = False) -> str:
+    """The one colour of a category."""
+    return (_DARK if dark else _LIGHT)[Category(category)]
+
+
+def hatch(category: Category | int) -> str:
+    """`diagonal`, `dots`, or the empty string for a plain fill."""
+    return HATCHES.get(Category(category), "")
+
+
+def fate_colour(fate: Fate | int, dark: bool = False) -> str:
+    """Kept is an activation, rematerialized is itself, dropped is grey, offloaded is communication."""
+    shown = {
+        Fate.kept: Category.activation,
+        Fate.rematerialized: Category.rematerialized,
+        Fate.dropped: Category.unattributed,
+        Fate.offloaded: Category.communication,
+    }
+    return category_colour(shown[Fate(fate)], dark)
+
+
+def phase_colour(phase: Phase | int, dark: bool = False) -> str:
+    """Colours of the phase ribbon; recompute is hatched as well."""
+    shown = {
+        Phase.forward: Category.gradient,
+        Phase.recompute: Category.rematerialized,
+        Phase.backward: Category.activation,
+        Phase.optimizer: Category.optimizer_state,
+        Phase.other: Category.unattributed,
+    }
+    return category_colour(shown[Phase(phase)], dark)
+
+
+def neutral(dark: bool = False) -> str:
+    """Grey for what belongs to no layer or to no group."""
+    return category_colour(Category.unattributed, dark)
+
+
+def ramp(count: int, dark: bool = False) -> tuple[str, ...]:
+    """`count` colours in order for super-blocks or layers: lightness rises evenly, so any sight can follow it."""
+    low, high = _RAMP_SPAN[dark]
+    steps = [low + (high - low) * (i / (count - 1) if count > 1 else 0.5) for i in range(count)]
+    return tuple(_mix(step) for step in steps)
+
+
+def cycle(count: int, dark: bool = False) -> tuple[str, ...]:
+    """`count` colours for groups without an order; they repeat after ten."""
+    return tuple(category_colour(_CYCLE[i % len(_CYCLE)], dark) for i in range(count))
+
+
+def channels(colour: str) -> tuple[int, int, int]:
+    """`#rrggbb` as three numbers from 0 to 255."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def text_on(colour: str) -> str:
+    """Black or white, whichever is easier to read on this fill."""
+    red, green, blue = channels(colour)
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+
+
+def _mix(step: float) -> str:
+    place = min(max(step, 0.0), 1.0) * (len(_RAMP) - 1)
+    index = min(int(place), len(_RAMP) - 2)
+    low, high = channels(_RAMP[index]), channels(_RAMP[index + 1])
+    mixed = (round(a + (b - a) * (place - index)) for a, b in zip(low, high, strict=True))
+    return "#" + "".join(f"{value:02x}" for value in mixed)

@@ -1,0 +1,56 @@
+"""Numbers as people read them. Bytes are always binary, with the unit written and three significant digits."""
+
+from __future__ import annotations
+
+from memstrata.capture.format.units import bytes_text, three_digits
+
+__all__ = [
+    "bytes_text", "count_text", "difference_text", "exact_bytes_text", "percent_text", "ratio_text", "seconds_text",
+    "three_digits",
+]  # fmt: skip
+
+_TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+def difference_text(count: float) -> str:
+    """Bytes with their sign, `+1.90 GiB`; `0 B` for none."""
+    return f"+{bytes_text(count)}" if count > 0 else bytes_text(count)
+
+
+def exact_bytes_text(count: int) -> str:
+    """`81,352,720,384 bytes`: what stands on hover beside a rounded figure."""
+    return f"{count:,} byte" if abs(count) == 1 else f"{count:,} bytes"
+
+
+def seconds_text(seconds: float) -> str:
+    """`1.02 s`, `12.3 ms`: three significant digits."""
+    if seconds == 0:
+        return "0 s"
+    sign = "-" if seconds < 0 else ""
+    size = abs(seconds)
+    for scale, unit in _TIME_UNITS:
+        if size >= scale * 0.9995 or unit == "ns":
+            break
+    value = size / scale
+    return f"{sign}{three_digits(value)} {unit}" if value < 999.5 else f"{sign}{value:,.0f} {unit}"
+
+
+def count_text(count: int, noun: str = "", plural: str = "") -> str:
+    """`4,986`, or with a noun `4,986 events` and `1 event`."""
+    if not noun:
+        return f"{count:,}"
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def percent_text(share: float) -> str:
+    """`99.2%` for 0.992. Never rounded up to 100% nor down to 0%: `>99.9%`, `<0.1%`."""
+    if 0.9995 <= share < 1:
+        return ">99.9%"
+    if 0 < share < 0.0005:
+        return "<0.1%"
+    return f"{share * 100:.1f}%"
+
+
+def ratio_text(ratio: float) -> str:
+    """`13.2x`."""
+    return f"{three_digits(ratio)}x" if ratio < 999.5 else f"{ratio:,.0f}x"
