@@ -1,0 +1,127 @@
+"""Halves of a residual layer: modules with projections out of the residual width and one projection back to it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from memstrata.capture.format.plan import Half
+
+from .module_tree import ModuleTree
+
+_OUTPUT_NAME = re.compile(
+    r"^(o|wo|w2|fc2|linear2|out|output|down|proj|c_proj|dense|.*(o|out|output|down)_proj|to_out)$"
+)
+_CHOSEN = ("num_experts_per_tok", "top_k", "num_selected_experts", "n_activated_experts")
+
+
+@dataclass(frozen=True)
+class _Linear:
+    row: int
+    width_in: int
+    width_out: int
+
+
+def find_halves(tree: ModuleTree, layer: int) -> tuple[int, list[Half]]:
+    """(residual width, halves in order) of this layer; no halves if it has no residual structure that can be read:
+    a norm outside the halves, and modules with projections out and one back."""
+    rows = tree.descendants(layer)
+    holders = [row for row in rows if len(_linears(tree, row)) >= 2 and not _runs_in_order(tree, row, layer)]
+    inside = {r for holder in holders if holder != layer for r in tree.descendants(holder)}
+    norms = [row for row in rows if tree.is_norm(row) and row not in inside]
+    if not norms or not holders:
+        return 0, []
+    hidden = _hidden(tree, norms, holders)
+    kept = _one_expert(tree, holders, layer)
+    order = {tree.paths[row]: row for row in rows}
+    halves = [half for row, times in kept for half in _halves_of(tree, row, hidden, times)]
+    halves.sort(key=lambda half: order[half.output_path])
+    return hidden, _with_norms([tree.paths[row] for row in norms], halves, tree.paths[layer])
+
+
+def _linears(tree: ModuleTree, row: int) -> list[_Linear]:
+    """The Linear-like children; a packed input projection (`in_proj_weight`) held by the module itself comes first."""
+    found = []
+    packed, _ = tree.parameters[row].get("in_proj_weight", ((), ""))
+    if len(packed) == 2:
+        found.append(_Linear(row, packed[1], packed[0]))
+    for child in tree.children[row]:
+        widths = tree.linear(child)
+        if widths:
+            found.append(_Linear(child, *widths))
+    return found
+
+
+def _runs_in_order(tree: ModuleTree, row: int, layer: int) -> bool:
+    """A Sequential that is the whole layer, or that holds norms between its Linears, is no half."""
+    listed = tree.recording.modules.in_layer_list
+    linears = [child.row for child in _linears(tree, row) if child.row != row]
+    if not linears or not all(listed[child] for child in linears):
+        return False
+    return row == layer or any(tree.is_norm(child) for child in tree.children[row])
+
+
+def _hidden(tree: ModuleTree, norms: list[int], holders: list[int]) -> int:
+    """The width most norms outside the halves have; where they hold no weight, the most common input width."""
+    widths = [tree.parameters[row]["weight"][0] for row in norms if "weight" in tree.parameters[row]]
+    counted = Counter(shape[0] for shape in widths if len(shape) == 1)
+    if not counted:
+        counted = Counter(linear.width_in for row in holders for linear in _linears(tree, row))
+    return counted.most_common(1)[0][0]
+
+
+def _one_expert(tree: ModuleTree, holders: list[int], layer: int) -> list[tuple[int, int]]:
+    """(holder, times): of experts in a list inside the layer one stands for all that a token goes through."""
+    listed = tree.recording.modules.in_layer_list
+    parents = tree.recording.modules.parent
+    out: list[tuple[int, int]] = []
+    seen: set[int] = set()
+    for row in holders:
+        parent = int(parents[row])
+        if row == layer or not listed[row] or sum(int(parents[h]) == parent for h in holders) < 2:
+            out.append((row, 1))
+        elif parent not in seen:
+            seen.add(parent)
+            chosen = tree.attributes[int(parents[parent])] | tree.attributes[parent]
+            out.append((row, next((chosen[name] for name in _CHOSEN if name in chosen), 1)))
+    return out
+
+
+def _halves_of(tree: ModuleTree, row: int, hidden: int, times: int) -> list[Half]:
+    """The halves in one module: each ends with the projection back to the residual width."""
+    halves: list[Half] = []
+    pending: list[_Linear] = []
+    linears = _linears(tree, row)
+    for place, linear in enumerate(linears):
+        if pending and _is_output(tree, linear, linears[place + 1 :], hidden):
+            halves.append(_half(tree, row, pending, linear, times))
+            pending = []
+        elif linear.width_out > 1:  # a gate of one value per token is not worth a line
+            pending.append(linear)
+    if halves and pending:  # a projection listed after the way back (`w1, w2, w3`)
+        extra = tuple((tree.name(p.row), p.width_out * times) for p in pending)
+        halves[-1] = replace(halves[-1], projections=halves[-1].projections + extra)
+    return halves
+
+
+def _is_output(tree: ModuleTree, linear: _Linear, later: list[_Linear], hidden: int) -> bool:
+    if linear.width_out != hidden:
+        return False
+    if linear.width_in != hidden or _OUTPUT_NAME.match(tree.name(linear.row)):
+        return True
+    return not any(other.width_out == hidden for other in later)
+
+
+def _half(tree: ModuleTree, row: int, projections: list[_Linear], output: _Linear, times: int) -> Half:
+    named = tuple(("in_proj" if p.row == row else tree.name(p.row), p.width_out * times) for p in projections)
+    name = "" if tree.recording.modules.in_layer_list[row] else tree.name(row)
+    first = tree.paths[projections[0].row]
+    return Half(name, tree.paths[row], "", named, first, tree.paths[output.row], output.width_in * times)
+
+
+def _with_norms(norms: list[str], halves: list[Half], layer: str) -> list[Half]:
+    """Each half with the norm in front of it: every second one where a norm follows each half too."""
+    step = 2 if len(norms) == 2 * len(halves) else 1
+    in_front = norms[::step] + [layer] * len(halves)
+    return [replace(half, norm=norm) for half, norm in zip(halves, in_front, strict=False)]

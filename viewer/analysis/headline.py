@@ -1,0 +1,165 @@
+"""The answer in three lines: the peak and what shapes say, what shapes missed, and what checkpointing would buy.
+
+A line is made of parts; a part that shows a number carries the query behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memstrata.capture.format.plan import ModelShape, Plan
+from memstrata.capture.format.schema import Fate
+
+from ..look.units import bytes_text, count_text, difference_text, percent_text, seconds_text
+from ..model.grouping import preferred
+from ..model.query import AllocationQuery
+from ..model.run import Run
+from .place import outside_text, place_of
+from .prediction import predict
+from .residual import ACTIVATIONS, Residual, residual
+from .shape import is_compiled, plan_in_force, shape_of
+from .what_if import Estimate, estimate
+
+ITEMS = 3
+"""Groups or residual items named in a line."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a line; `query` says which allocations its number is made of, None for words and estimates."""
+
+    text: str
+    query: AllocationQuery | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the answer."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """The whole line."""
+        return "".join(part.text for part in self.parts)
+
+
+def line(*parts: Part | str) -> Line:
+    """A line of parts and plain words."""
+    return Line(tuple(part if isinstance(part, Part) else Part(part) for part in parts))
+
+
+def headline(run: Run) -> tuple[Line, Line, Line]:
+    """The three lines for one run."""
+    shape, plan = shape_of(run), plan_in_force(run)
+    if shape is None or is_compiled(run):
+        return peak_line(run), groups_line(run), line(why_no_prediction(run))
+    missed = residual(run, shape, plan)
+    return peak_line(run, missed), residual_line(missed), checkpoint_line(run, shape, plan)
+
+
+def peak_line(run: Run, missed: Residual | None = None) -> Line:
+    """`Peak 9.81 GiB of 24.0 GiB in backward of super-block 15; activations up to 6.97 GiB, shapes say 4.41 GiB`."""
+    position = run.peak_position
+    start = (Part(f"Peak {bytes_text(run.peak_bytes)}", AllocationQuery(position=position)), _where(run, position))
+    if missed is None:
+        return line(*start)
+    query = AllocationQuery(position=missed.position, categories=ACTIVATIONS)
+    measured = Part(f"activations up to {bytes_text(missed.measured_bytes)}", query)
+    return line(*start, "; ", measured, f", shapes say {bytes_text(missed.predicted_bytes)}")
+
+
+def _where(run: Run, position: int) -> str:
+    """` of 24.0 GiB in backward of super-block 15`, as far as it is known."""
+    whole = f" of {bytes_text(run.device.total_bytes)}" if run.device.total_bytes else ""
+    place = place_of(run, position).text
+    if place:
+        return f"{whole} {place}" if place.startswith("outside") else f"{whole} in {place}"
+    if "timeline" not in run.capabilities:
+        return f"{whole} at the end"
+    if not position:
+        return f"{whole} at the start"
+    return f"{whole} at event {count_text(position - 1)} of {count_text(run.n_events)}"
+
+
+def residual_line(missed: Residual) -> Line:
+    """`+2.56 GiB: float32 mul outputs in norm +1.90 GiB, ... (closes exactly)`."""
+    if not missed.items:
+        return line("Shapes explain the activations to the byte.")
+    query = AllocationQuery(position=missed.position, categories=ACTIVATIONS)
+    items = [Part(f"{item.label} {difference_text(item.bytes)}", item.query) for item in missed.largest(ITEMS)]
+    return line(Part(f"{difference_text(missed.bytes)} against shapes: ", query), *joined(items), " (closes exactly)")
+
+
+def groups_line(run: Run) -> Line:
+    """`Largest at the peak: train.py:12 step 3.10 GiB, ...`."""
+    key = preferred(run)
+    grouping = run.grouping(key)
+    sizes = run.groups_at(key, [run.peak_position])[:, 0]
+    largest = [i for i in (-sizes).argsort(kind="stable").tolist() if sizes[i]][:ITEMS]
+    if not largest:
+        return line("Nothing was allocated.")
+    items = [
+        Part(f"{grouping.names[i]} {bytes_text(int(sizes[i]))}", AllocationQuery(run.peak_position, group=(key, i)))
+        for i in largest
+    ]
+    when = "at the peak" if "timeline" in run.capabilities else "at the end"
+    return line(f"Largest {when}: ", *joined(items))
+
+
+def joined(parts: Iterable[Part]) -> list[Part | str]:
+    """The parts with commas between them."""
+    out: list[Part | str] = []
+    for part in parts:
+        out += [", ", part] if out else [part]
+    return out
+
+
+def why_no_prediction(run: Run) -> str:
+    """One sentence."""
+    meta = run.recording.meta
+    if meta.kind == "snapshot":
+        return "A plain snapshot knows no layers: record the step with @record_step to see them and a prediction."
+    if is_compiled(run):
+        return "No prediction: the model is compiled, and shapes count what eager mode keeps."
+    if not len(run.recording.layers):
+        return "No prediction: the recording knows no layers."
+    if not meta.batch:
+        return "No prediction: batch and sequence length are unknown."
+    return "No prediction: no layer has widths that can be read from its parameters."
+
+
+def checkpoint_line(run: Run, shape: ModelShape, plan: Plan) -> Line:
+    """What one checkpoint per super-block is estimated to do, or what the checkpoints in force did."""
+    if plan.segments:
+        return _in_force(run, shape, plan)
+    proposal = shape.per_super_block()
+    guess = estimate(run, shape, proposal)
+    if guess is None:
+        dropped = run.saved_bytes_by_fate()[Fate.dropped]
+        return line(f"Checkpoints dropped {bytes_text(dropped)} after forward; their plan was not seen.")
+    return _proposed(run, proposal, guess)
+
+
+def _proposed(run: Run, plan: Plan, guess: Estimate) -> Line:
+    length = max(len(segment) for segment in plan.segments)
+    unit = "super-block" if length > 1 else "layer"
+    if guess.peak_bytes >= run.peak_bytes:
+        return line(f"Checkpoint per {unit}: no gain, the peak stays {bytes_text(run.peak_bytes)} (estimate)")
+    gain = percent_text(1 - guess.peak_bytes / run.peak_bytes)
+    time = "" if guess.extra_seconds is None else f", +{seconds_text(guess.extra_seconds)} per step"
+    then = f", then set {outside_text(run, guess.peak_position)}" if guess.set_outside_layers else ""
+    return line(f"Checkpoint per {unit}: peak {bytes_text(guess.peak_bytes)}, {gain} less{then}{time} (estimate)")
+
+
+def _in_force(run: Run, shape: ModelShape, plan: Plan) -> Line:
+    prediction = predict(shape, plan)
+    fates = run.saved_bytes_by_fate()
+    segments = count_text(len(plan.segments), "segment")
+    if prediction.saving_bytes <= 0:
+        return line(f"The plan in force ({segments}) gains nothing by shapes: what it drops is made again at once.")
+    return line(
+        f"Checkpointed in {segments}: {bytes_text(fates[Fate.dropped])} dropped after forward; by shapes"
+        f" {bytes_text(prediction.saving_bytes)} less at the activation peak"
+    )

@@ -1,0 +1,187 @@
+"""Analytic bytes from shapes alone: what a step keeps for backward, without and with a checkpoint plan.
+
+The schedule walks the layers once forward and once backward. Forward keeps every term outside the plan's segments,
+and one boundary (its input) for each segment. Backward makes a segment's terms again, all of them, before it gives
+them back, then drops its boundary. The running segment's own input is in both its boundary and its terms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from itertools import accumulate
+
+from memstrata.capture.format.plan import ModelShape, Plan, Term
+from memstrata.capture.format.schema import Phase
+
+
+class Part(Enum):
+    """What a step of the schedule adds or gives back."""
+
+    kept = "kept"
+    boundary = "boundary"
+    rematerialized = "rematerialized"
+
+
+@dataclass(frozen=True)
+class Step:
+    """`bytes` more (or less) of `part` once `layer` has done its part of `phase`."""
+
+    phase: Phase
+    part: Part
+    layer: int
+    segment: int
+    term: Term
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Bytes by the arithmetic of shapes. Every figure counts activations only."""
+
+    residual_only_bytes: int
+    """One residual stream for each layer: the estimate that forgets what is inside a layer."""
+    per_layer_bytes: int
+    """What the largest layer keeps."""
+    total_bytes: int
+    """What all layers keep without a plan."""
+    boundary_bytes: int
+    """The inputs of all segments."""
+    rematerialized_bytes: int
+    """What the largest segment makes again."""
+    checkpointed_peak_bytes: int
+    """All boundaries, what stays kept, and the segment running in backward, at the worst moment. Boundaries of
+    segments already done are counted too, which only matters where the last segment is the shorter one."""
+    kept_bytes: int
+    """What no segment covers."""
+    timeline_peak_bytes: int
+    """The same with each boundary given back when its segment is done: the maximum of the predicted curve."""
+    counted_twice_bytes: int
+    """The running segment's own input at the peak: part of its boundary and of its terms."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times less the plan keeps; 1.0 where there is nothing to keep."""
+        return self.total_bytes / self.checkpointed_peak_bytes if self.checkpointed_peak_bytes else 1.0
+
+    @property
+    def saving_bytes(self) -> int:
+        """Peak without the plan minus peak with it; not positive means that the plan gains nothing."""
+        return self.total_bytes - self.timeline_peak_bytes
+
+    def as_json(self) -> dict[str, int | float]:
+        """The object that `memstrata predict --json` prints."""
+        return {
+            "residual_only_bytes": self.residual_only_bytes,
+            "per_layer_bytes": self.per_layer_bytes,
+            "total_bytes": self.total_bytes,
+            "boundary_bytes": self.boundary_bytes,
+            "rematerialized_bytes": self.rematerialized_bytes,
+            "checkpointed_peak_bytes": self.checkpointed_peak_bytes,
+            "ratio": self.ratio,
+        }
+
+
+def schedule(shape: ModelShape, plan: Plan = Plan.NONE) -> tuple[Step, ...]:
+    """What is added and given back, in order, over one forward and one backward."""
+    places = _places(shape, plan)
+    return (*_forward(shape, places), *_backward(shape, places))
+
+
+@dataclass(frozen=True)
+class _Place:
+    layer: int
+    segment: int
+    term: Term
+    first: bool
+    """The first term of its segment: what the segment starts from, so its boundary."""
+
+
+def _places(shape: ModelShape, plan: Plan) -> list[_Place]:
+    places: list[_Place] = []
+    segments: dict[str, int] = {}
+    begun: set[int] = set()
+    for number, layer in enumerate(shape.layers):
+        for term in layer.terms:
+            if term.module not in segments:
+                segments[term.module] = plan.segment_of(term.module)
+            segment = segments[term.module]
+            places.append(_Place(number, segment, term, segment >= 0 and segment not in begun))
+            begun.add(segment)
+    return places
+
+
+def _forward(shape: ModelShape, places: list[_Place]) -> list[Step]:
+    steps = []
+    for p in places:
+        if p.segment < 0 or p.first:
+            part = Part.boundary if p.first else Part.kept
+            steps.append(Step(Phase.forward, part, p.layer, p.segment, p.term, p.term.bytes(shape.tokens)))
+    return steps
+
+
+def _backward(shape: ModelShape, places: list[_Place]) -> list[Step]:
+    steps: list[Step] = []
+    waiting: dict[int, list[_Place]] = {}
+    for p in places:
+        waiting.setdefault(p.segment, []).append(p)
+    for p in reversed(places):
+        size = p.term.bytes(shape.tokens)
+        if p.segment < 0:
+            steps.append(Step(Phase.backward, Part.kept, p.layer, -1, p.term, -size))
+            continue
+        steps += _recompute(shape, waiting.pop(p.segment, []))  # once, before the segment's last term goes
+        steps.append(Step(Phase.backward, Part.rematerialized, p.layer, p.segment, p.term, -size))
+        if p.first:
+            steps.append(Step(Phase.backward, Part.boundary, p.layer, p.segment, p.term, -size))
+    return steps
+
+
+def _recompute(shape: ModelShape, places: list[_Place]) -> list[Step]:
+    return [
+        Step(Phase.recompute, Part.rematerialized, p.layer, p.segment, p.term, p.term.bytes(shape.tokens))
+        for p in places
+    ]
+
+
+def predict(shape: ModelShape, plan: Plan = Plan.NONE) -> Prediction:
+    """The figures of this model under this plan; without one the peak is the total."""
+    steps = schedule(shape, plan)
+    layers = [layer.bytes(shape.tokens) for layer in shape.layers]
+    made_again: dict[int, int] = {}
+    for step in steps:
+        if step.phase == Phase.recompute:
+            made_again[step.segment] = made_again.get(step.segment, 0) + step.bytes
+    forward = [step for step in steps if step.phase == Phase.forward]
+    released = accumulate((step.bytes for step in steps), initial=0)
+    held = accumulate((0 if _gives_back_boundary(step) else step.bytes for step in steps), initial=0)
+    return Prediction(
+        residual_only_bytes=shape.tokens * shape.hidden * shape.itemsize * len(layers),
+        per_layer_bytes=max(layers, default=0),
+        total_bytes=sum(layers),
+        boundary_bytes=sum(step.bytes for step in forward if step.part is Part.boundary),
+        rematerialized_bytes=max(made_again.values(), default=0),
+        checkpointed_peak_bytes=max(held),
+        kept_bytes=sum(step.bytes for step in forward if step.part is Part.kept),
+        timeline_peak_bytes=max(released),
+        counted_twice_bytes=_counted_twice(steps),
+    )
+
+
+def peak_step(steps: tuple[Step, ...]) -> int:
+    """How many steps have been done when the predicted bytes first reach their maximum."""
+    totals = list(accumulate((step.bytes for step in steps), initial=0))
+    return totals.index(max(totals))
+
+
+def _gives_back_boundary(step: Step) -> bool:
+    return step.part is Part.boundary and step.phase == Phase.backward
+
+
+def _counted_twice(steps: tuple[Step, ...]) -> int:
+    """The boundary of the segment that runs at the peak; 0 where the peak is in forward."""
+    done = peak_step(steps)
+    if not done or steps[done - 1].phase != Phase.recompute:
+        return 0
+    running = steps[done - 1].segment
+    return next(s.bytes for s in steps if s.part is Part.boundary and s.segment == running)

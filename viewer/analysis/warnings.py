@@ -1,0 +1,160 @@
+"""What makes a comparison of two runs doubtful. Each check answers with one sentence or nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from memstrata.capture.format.plan import Plan
+from memstrata.capture.format.problems import Problem
+from memstrata.capture.format.schema import Fate, Phase, Severity, StorageKind
+
+from ..look.words import sentence_list
+from .place import outside_text, set_outside_layers
+from .prediction import predict
+from .shape import is_compiled, plan_in_force, shape_of
+
+if TYPE_CHECKING:
+    from ..model.run import Run
+
+LOSS_TOLERANCE = 1e-5
+"""Relative; below it a difference is rounding in another order, above it other random numbers or another state."""
+
+
+def warnings_of(a: Run, b: Run) -> tuple[Problem, ...]:
+    """The warnings for run b (after) against run a (before), the gravest first."""
+    found = [problem for check in CHECKS if (problem := check(a, b)) is not None]
+    return tuple(sorted(found, key=lambda problem: -problem.severity))
+
+
+def _recomputed(run: Run) -> bool:
+    fates = run.saved_bytes_by_fate()
+    return bool((run.spans.phase == Phase.recompute).any()) or bool(fates[Fate.dropped] or fates[Fate.rematerialized])
+
+
+def never_checkpointed(a: Run, b: Run) -> Problem | None:
+    """The after run recomputed nothing: evaluation mode, no input that requires grad, or a flag ignored."""
+    if "spans" not in b.capabilities or _recomputed(b):
+        return None
+    if plan_in_force(b).segments:
+        text = f"{_name(b)} has a checkpoint plan, but nothing was recomputed in it: its checkpoints had no effect."
+    else:
+        text = f"{_name(b)} never checkpointed: no checkpoint ran in it, and nothing was recomputed."
+    return Problem("never_checkpointed", Severity.warning, text)
+
+
+def loss_differs(a: Run, b: Run) -> Problem | None:
+    """Recomputation must draw the same random numbers; other losses mean that the runs did not do the same."""
+    one, two = a.recording.meta.loss, b.recording.meta.loss
+    if one is None or two is None or math.isclose(one, two, rel_tol=LOSS_TOLERANCE):
+        return None
+    text = f"The losses differ, {one:.6g} and {two:.6g}: the runs did not compute the same step."
+    return Problem("loss_differs", Severity.warning, text)
+
+
+def optimizer_state_in_one(a: Run, b: Run) -> Problem | None:
+    """Optimizer state is made lazily, in the first step."""
+    has = [bool((run.recording.known_storages.kind == StorageKind.optimizer_state).any()) for run in (a, b)]
+    if has[0] == has[1] or "snapshot" in (a.recording.meta.kind, b.recording.meta.kind):
+        return None
+    with_state, without = (a, b) if has[0] else (b, a)
+    text = (
+        f"Only {_name(with_state)} holds optimizer state: {_name(without)} was recorded before the first optimizer"
+        " step made it."
+    )
+    return Problem("optimizer_state_in_one_run", Severity.warning, text)
+
+
+def batch_norm_in_segment(a: Run, b: Run) -> Problem | None:
+    """Batch statistics are updated by forward and again by the recomputation."""
+    plan, strings, modules = plan_in_force(b), b.recording.strings, b.recording.modules
+    rows = [row for row, cls in enumerate(modules.cls.tolist()) if "BatchNorm" in strings[cls]]
+    inside = [path for row in rows if plan.segment_of(path := strings[int(modules.path[row])]) >= 0]
+    if not inside:
+        return None
+    text = (
+        f"BatchNorm inside a checkpoint segment of {_name(b)} updates its statistics twice in a step"
+        f" (first {inside[0]})."
+    )
+    return Problem("batch_norm_in_segment", Severity.warning, text, len(inside))
+
+
+def different_circumstances(a: Run, b: Run) -> Problem | None:
+    """Versions, shapes and the like that differ."""
+    one, two = a.recording.meta, b.recording.meta
+    compared: list[tuple[str, object, object]] = [
+        ("torch version", one.torch_version, two.torch_version),
+        ("source", one.source, two.source),
+        ("model", one.model, two.model),
+        ("optimizer", one.optimizer, two.optimizer),
+        ("dtype", one.dtype, two.dtype),
+        ("batch and sequence", (one.batch, one.sequence), (two.batch, two.sequence)),
+        ("input shapes", one.shapes, two.shapes),
+    ]
+    if one.kind == two.kind == "recording":
+        compared.append(("layers", a.layers.names, b.layers.names))
+    other = [word for word, x, y in compared if x != y and x and y]
+    if not other:
+        return None
+    text = f"The runs differ in {sentence_list(other)}, so not only checkpointing separates them."
+    return Problem("different_circumstances", Severity.warning, text, len(other))
+
+
+def compiled(a: Run, b: Run) -> Problem | None:
+    """A compiler moves what a segment even is."""
+    names = [_name(run) for run in (a, b) if is_compiled(run)]
+    if not names:
+        return None
+    text = (
+        f"The prediction does not apply: the model of {sentence_list(names)} is compiled, and shapes count what eager"
+        " mode keeps."
+    )
+    return Problem("compiled", Severity.warning, text)
+
+
+def gains_nothing(a: Run, b: Run) -> Problem | None:
+    """A plan that makes again at once what it drops."""
+    shape, plan = shape_of(b), plan_in_force(b)
+    if shape is None or not plan.segments or predict(shape, plan).saving_bytes > 0:
+        return None
+    text = f"By shapes the plan of {_name(b)} gains nothing: what it drops is made again all at once."
+    return Problem("plan_gains_nothing", Severity.warning, text)
+
+
+def last_segment_is_waste(a: Run, b: Run) -> Problem | None:
+    """The last segment's backward comes first: nothing else was freed before it is needed again."""
+    shape, plan = shape_of(b), plan_in_force(b)
+    if shape is None or len(plan.segments) < 2:
+        return None
+    without = predict(shape, Plan(plan.segments[:-1]))
+    if without.timeline_peak_bytes > predict(shape, plan).timeline_peak_bytes:
+        return None
+    text = f"By shapes recomputing the last segment of {_name(b)} buys no memory: its backward comes first."
+    return Problem("last_segment_recomputed", Severity.info, text)
+
+
+def peak_outside_layers(a: Run, b: Run) -> Problem | None:
+    """A head's logits, say, set the peak: checkpointing layers cannot lower it further."""
+    if not set_outside_layers(b, b.peak_position):
+        return None
+    where = outside_text(b, b.peak_position)
+    text = f"The peak of {_name(b)} is set {where}: more checkpointing will not lower it."
+    return Problem("peak_outside_layers", Severity.info, text)
+
+
+def _name(run: Run) -> str:
+    return run.name or "the run"
+
+
+CHECKS: tuple[Callable[[Run, Run], Problem | None], ...] = (
+    never_checkpointed,
+    compiled,
+    gains_nothing,
+    loss_differs,
+    optimizer_state_in_one,
+    batch_norm_in_segment,
+    different_circumstances,
+    peak_outside_layers,
+    last_segment_is_waste,
+)
