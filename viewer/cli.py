@@ -1,0 +1,256 @@
+"""The `memstrata` command. Qt is imported only by what opens or paints a window, torch only by the demo.
+
+Exit status: 0, or 2 after one sentence on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from .model.run import Run
+
+VIEW_EXTRA = "The window needs PySide6 and pyqtgraph: pip install 'memstrata[view]'"
+CAPTURE_EXTRA = "The demo needs torch: pip install 'memstrata[capture]'"
+DEBIAN_PACKAGES = {
+    "libEGL.so.1": "libegl1",
+    "libGL.so.1": "libgl1",
+    "libOpenGL.so.0": "libopengl0",
+    "libxkbcommon.so.0": "libxkbcommon0",
+    "libdbus-1.so.3": "libdbus-1-3",
+    "libfontconfig.so.1": "libfontconfig1",
+    "libfreetype.so.6": "libfreetype6",
+    "libglib-2.0.so.0": "libglib2.0-0",
+}
+"""What PySide6 links against and does not bring along."""
+
+COMPARISON_SIZE = (1600, 1000)
+"""Pixels of the picture that the demo writes where there is no display."""
+
+
+class UserError(Exception):
+    """What the user can put right; the message is one sentence."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments (default: those of the process) and return its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except BrokenPipeError:
+        _silence_stdout()
+        return 0
+    except (UserError, ValueError) as error:  # FormatError is a ValueError
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+    except KeyboardInterrupt:
+        return _fail("interrupted")
+
+
+def _fail(sentence: str) -> int:
+    print(f"memstrata: {' '.join(sentence.split())}", file=sys.stderr)
+    return 2
+
+
+def _silence_stdout() -> None:
+    """The reader of our output is gone: the interpreter's last flush must not complain about it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors as one sentence, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"memstrata: {message}; see {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="memstrata",
+        description="Where the memory of a PyTorch training step went, and what checkpointing would buy.",
+    )
+    parser.add_argument("--version", action="version", version=f"memstrata {_version()}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_files(commands)
+    _add_predict(commands)
+    demo = _command(commands, "demo", _demo, "record the demo without and with checkpointing, and compare")
+    demo.add_argument("-o", "--output", metavar="DIR", default="memstrata-demo", help="folder for the recordings")
+    return parser
+
+
+def _add_files(commands: Any) -> None:
+    view = _command(commands, "view", _view, "open one recording or snapshot, or compare two, in a window")
+    view.add_argument("files", metavar="FILE", nargs="+", help="a .mstrata recording or a torch memory snapshot")
+    report = _command(commands, "report", _report, "print what one file says")
+    report.add_argument("file", metavar="FILE")
+    report.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    diff = _command(commands, "diff", _diff, "compare two files")
+    diff.add_argument("a", metavar="A", help="the run before")
+    diff.add_argument("b", metavar="B", help="the run after")
+    diff.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+
+
+def _add_predict(commands: Any) -> None:
+    predict = _command(commands, "predict", _predict, "print what shapes alone say of a model")
+    predict.add_argument("--preset", required=True, metavar="NAME", help="`teaching`")
+    predict.add_argument("--tokens", type=int, metavar="N", help="batch x sequence length (default: the preset's)")
+    predict.add_argument("--segment-layers", type=int, metavar="K", help="layers in one checkpoint segment")
+    predict.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+
+
+def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version("memstrata")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _print(text: str) -> None:
+    """To stdout at once, so that a closed pipe shows here; what its encoding lacks becomes `?`."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    _print(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def _name(path: str) -> str:
+    return os.path.basename(path) or path
+
+
+def _open(path: str) -> Run:
+    from .model.run import Run
+    from .sources import open_file
+
+    return Run(open_file(path), name=_name(path))
+
+
+def _view(options: argparse.Namespace) -> int:
+    if len(options.files) > 2:
+        raise UserError(f"view opens one file or compares two, not {len(options.files)}")
+    return int(_window().run(list(options.files)))
+
+
+def _window() -> Any:
+    """The window module; one sentence where its libraries are missing."""
+    try:
+        from . import window
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in ("PySide6", "shiboken6", "pyqtgraph"):
+            raise UserError(VIEW_EXTRA) from error
+        raise
+    except ImportError as error:
+        raise UserError(_missing_library(str(error))) from error
+    return window
+
+
+def _missing_library(message: str) -> str:
+    """One sentence for a system library that Qt could not load, with Debian's package where it is a usual one."""
+    library = message.split(":")[0]
+    package = DEBIAN_PACKAGES.get(library)
+    install = f", on Debian: apt-get install {package}" if package else ""
+    return f"The window needs a system library that cannot be loaded ({message}){install}"
+
+
+def _report(options: argparse.Namespace) -> int:
+    from .report.json import report_json
+    from .report.text import report_text
+    from .sources import open_file
+
+    recording, name = open_file(options.file), _name(options.file)
+    if options.json:
+        _print_json(report_json(recording, name))
+    else:
+        _print(report_text(recording, name))
+    return 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from .analysis.diff import Diff
+    from .report.diff_text import diff_text
+    from .report.json import diff_json
+
+    diff = Diff(_open(options.a), _open(options.b))
+    if options.json:
+        _print_json(diff_json(diff))
+    else:
+        _print(diff_text(diff))
+    return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from memstrata.capture.format.plan import PRESETS
+
+    from .analysis.prediction import predict
+    from .report.predict_text import predict_text
+
+    if options.preset not in PRESETS:
+        raise UserError(f"there is no preset called {options.preset!r}; there is {', '.join(sorted(PRESETS))}")
+    shape = PRESETS[options.preset]
+    if options.tokens is not None:
+        shape = shape.with_tokens(options.tokens)
+    plan = shape.per_super_block() if options.segment_layers is None else shape.every(options.segment_layers)
+    if options.json:
+        _print_json(predict(shape, plan).as_json())
+    else:
+        _print(predict_text(options.preset, shape, plan))
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    try:
+        from memstrata.capture import CaptureError, demo
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "torch":
+            raise UserError(CAPTURE_EXTRA) from error
+        raise
+    try:
+        before, after = demo.run(options.output)
+    except CaptureError as error:
+        raise UserError(str(error)) from error
+    return _show_demo(str(before), str(after), options.output)
+
+
+def has_display() -> bool:
+    """Whether a window can be shown: always on macOS and Windows, elsewhere where a display server is named."""
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _show_demo(before: str, after: str, folder: str) -> int:
+    """Open the comparison, or, without a display, write it as text and as a picture and say where."""
+    if has_display():
+        return int(_window().run([before, after]))
+    from .analysis.diff import Diff
+    from .report.diff_text import diff_text
+
+    text = diff_text(Diff(_open(before), _open(after)))
+    _print(text)
+    page = os.path.join(folder, "comparison.txt")
+    with open(page, "w", encoding="utf-8") as file:
+        file.write(text)
+    said = [page]
+    picture = os.path.join(folder, "comparison.png")
+    try:
+        _window().write_png([before, after], picture, COMPARISON_SIZE)
+        said.append(picture)
+    except UserError as error:
+        print(f"memstrata: no picture: {error}", file=sys.stderr)
+    print(f"No display here: the comparison is in {' and '.join(said)}")
+    return 0

@@ -1,0 +1,52 @@
+"""Plain text in 80 columns: wrapped lines and tables whose first column gives way."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+
+WIDTH = 80
+GAP = 2
+_NUMBER = re.compile(r"(?<=\d) (?=(?:[KMGTPE]i)?B\b|[num]?s\b)")
+
+
+def wrapped(text: str, indent: str = "") -> list[str]:
+    """The text in lines of at most 80 columns, later lines indented two further than the first."""
+    glued = _NUMBER.sub("\u00a0", text)  # a number and its unit stay together
+    rest = indent + "  "
+    lines = textwrap.wrap(glued, WIDTH, initial_indent=indent, subsequent_indent=rest, break_on_hyphens=False)
+    return [line.replace("\u00a0", " ") for line in lines]
+
+
+def shortened(text: str, width: int) -> str:
+    """The text with its middle left out where it is longer than `width`."""
+    if len(text) <= width:
+        return text
+    if width < 5:
+        return text[: max(width, 0)]
+    head = (width - 3) // 3
+    return f"{text[:head]}...{text[len(text) - (width - 3 - head) :]}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "  ") -> list[str]:
+    """A table: first column left, the others right; the first is shortened where the whole would pass 80 columns."""
+    cells = [list(head), *[list(row) for row in rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    fixed = sum(widths[1:]) + GAP * (len(head) - 1) + len(indent)
+    widths[0] = min(widths[0], max(WIDTH - fixed, len("...") + 2))
+    out = []
+    for row in cells:
+        numbers = (" " * GAP + cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        out.append((indent + shortened(row[0], widths[0]).ljust(widths[0]) + "".join(numbers)).rstrip())
+    return out
+
+
+def section(title: str, lines: Sequence[str]) -> list[str]:
+    """A blank line, the title, the lines; nothing where there are no lines."""
+    return ["", *wrapped(title), *lines] if lines else []
+
+
+def joined(lines: Sequence[str]) -> str:
+    """The page, with one newline at its end."""
+    return "\n".join(line.rstrip() for line in lines) + "\n"

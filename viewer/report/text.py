@@ -1,0 +1,192 @@
+"""The report of one file in 80 columns: the answer first, then the tables that prove it."""
+
+from __future__ import annotations
+
+from memstrata.capture.format.problems import merge
+from memstrata.capture.format.recording import Recording
+from memstrata.capture.format.schema import NONE, Fate, Severity
+
+from ..analysis.headline import headline
+from ..analysis.place import super_block_text
+from ..analysis.prediction import Prediction, predict
+from ..analysis.residual import Residual, residual
+from ..analysis.shape import plan_in_force, shape_of
+from ..look.units import bytes_text, count_text, difference_text, percent_text, ratio_text, seconds_text
+from ..look.words import OUTSIDE_LAYERS, fate_text, severity_text
+from ..model.run import Run
+from .json import events_by_action, runs_of, unique_problems
+from .layout import WIDTH, joined, section, shortened, table, wrapped
+
+FRAMES = 12
+ITEMS = 8
+
+
+def report_text(recording: Recording, name: str) -> str:
+    """The whole report."""
+    run = Run(recording, name=name)
+    runs = [run if other.device_row == run.device_row else other for other in runs_of(recording, name)] or [run]
+    lines = [title(run), *(text for line in headline(run) for text in wrapped(line.text))]
+    if len(runs) > 1:
+        lines += _devices(runs, run)
+    lines += _categories(run) + _memory(run) + _frames(run) + _super_blocks(run) + _saved(run)
+    lines += _prediction(run) + _step(run) + _problems(runs)
+    return joined(lines)
+
+
+def title(run: Run) -> str:
+    """`before.mstrata: recording of HybridDecoder, cpu, torch 2.13.0`."""
+    meta = run.recording.meta
+    of = f" of {meta.model}" if meta.model else ""
+    parts = [f"{meta.kind}{of}", run.device.name]
+    parts += [f"torch {meta.torch_version}"] if meta.torch_version else []
+    return shortened(f"{shortened(run.name, 36)}: {', '.join(parts)}", WIDTH)
+
+
+def _devices(runs: list[Run], shown: Run) -> list[str]:
+    rows = [
+        (
+            f"{run.device.ordinal} {run.device.name}{' (shown here)' if run is shown else ''}",
+            bytes_text(run.baseline_bytes),
+            bytes_text(run.peak_bytes),
+            bytes_text(run.end_bytes),
+            count_text(run.n_events),
+        )
+        for run in runs
+    ]
+    return section("Devices", table(("device", "at start", "peak", "at end", "events"), rows))
+
+
+def _categories(run: Run) -> list[str]:
+    total = run.peak_bytes
+    found = sorted(run.categories_at(run.peak_position).items(), key=lambda item: -item[1])
+    rows = [(category.label, bytes_text(size), percent_text(size / total)) for category, size in found]
+    if not rows:
+        return []
+    rows.append(("all active", bytes_text(total), percent_text(1.0)))
+    covered = percent_text(run.coverage_at(run.peak_position))
+    return section(f"{_moment(run)} ({covered} attributed)", table(("category", "bytes", "share"), rows))
+
+
+def _moment(run: Run) -> str:
+    if "timeline" not in run.capabilities:
+        return "State at the end"
+    position = run.peak_position
+    event = f"event {count_text(position - 1)} of {count_text(run.n_events)}" if position else "before the first event"
+    time = (
+        f", {seconds_text(run.time_of(position))} after the first event" if run.times is not None and position else ""
+    )
+    return f"At the peak: {event}{time}"
+
+
+def _memory(run: Run) -> list[str]:
+    rows = [("active", *_three(run.baseline_bytes, run.peak_bytes, run.end_bytes))]
+    if run.reserved is not None:
+        rows.append(("reserved", *_three(int(run.reserved[0]), int(run.reserved.max()), int(run.reserved[-1]))))
+    title = "Active memory" if run.reserved is None else "Active and reserved memory"
+    return section(title, table(("", "at start", "highest", "at end"), rows))
+
+
+def _three(start: int, highest: int, end: int) -> tuple[str, str, str]:
+    return bytes_text(start), bytes_text(highest), bytes_text(end)
+
+
+def _frames(run: Run) -> list[str]:
+    """For files without layers: who allocated what is alive at the peak."""
+    if len(run.layers) or "stacks" not in run.capabilities:
+        return []
+    sizes = run.groups_at("frame", [run.peak_position])[:, 0]
+    names = run.grouping("frame").names
+    order = [i for i in (-sizes).argsort(kind="stable").tolist() if sizes[i]]
+    rows = [(names[i], bytes_text(int(sizes[i]))) for i in order[:FRAMES]]
+    if order[FRAMES:]:
+        rest = int(sizes[order[FRAMES:]].sum())
+        rows.append((f"other ({count_text(len(order) - FRAMES)})", bytes_text(rest)))
+    return section("By first user frame, at the peak", table(("frame", "bytes"), rows))
+
+
+def _super_blocks(run: Run) -> list[str]:
+    if not len(run.layers):
+        return []
+    shape = shape_of(run)
+    saved = run.saved_bytes_by_layer(Fate.kept, Fate.rematerialized)
+    sizes = run.groups_at("super_block", [run.peak_position])[:, 0].tolist()
+    rows = []
+    for number, block in enumerate(run.layers.super_blocks):
+        inside = range(block.start, block.stop)
+        said = bytes_text(sum(shape.layers[i].bytes(shape.tokens) for i in inside)) if shape else "-"
+        kept = bytes_text(sum(saved.get(i, 0) for i in inside))
+        rows.append((super_block_text(run, number), kept, said, bytes_text(sizes[number])))
+    rows.append((OUTSIDE_LAYERS, bytes_text(saved.get(NONE, 0)), "-", bytes_text(sizes[-1])))
+    head = ("super-block", "saved", "shapes say", "alive at peak")
+    return section("Super-blocks (saved: kept for backward, or made again for it)", table(head, rows))
+
+
+def _saved(run: Run) -> list[str]:
+    if "saved_tensors" not in run.capabilities:
+        return []
+    rows = [(fate_text(fate), bytes_text(size)) for fate, size in run.saved_bytes_by_fate().items()]
+    return section("Saved tensors by fate (distinct storages)", table(("fate", "bytes"), rows))
+
+
+def _prediction(run: Run) -> list[str]:
+    shape = shape_of(run)
+    if shape is None:
+        return []
+    plan = plan_in_force(run)
+    lines = table(("shapes say", "bytes"), prediction_rows(predict(shape, plan), len(plan.segments)))
+    lines += _residual(residual(run, shape, plan))
+    for assumption in shape.assumptions:
+        lines += wrapped(f"assumed: {assumption}", indent="  ")
+    return section("Prediction from shapes, activations only", lines)
+
+
+def prediction_rows(prediction: Prediction, segments: int) -> list[tuple[str, str]]:
+    """The lines of the arithmetic, each with its bytes."""
+    rows = [
+        ("residual stream only, one per layer", bytes_text(prediction.residual_only_bytes)),
+        ("largest layer", bytes_text(prediction.per_layer_bytes)),
+        ("all layers, no checkpoints", bytes_text(prediction.total_bytes)),
+    ]
+    if not segments:
+        return rows
+    if prediction.kept_bytes:
+        rows.append(("kept outside segments", bytes_text(prediction.kept_bytes)))
+    return [
+        *rows,
+        (f"boundaries ({segments})", bytes_text(prediction.boundary_bytes)),
+        ("largest segment, made again", bytes_text(prediction.rematerialized_bytes)),
+        ("checkpointed peak", bytes_text(prediction.checkpointed_peak_bytes)),
+        ("times less", ratio_text(prediction.ratio)),
+        ("in it twice: the running segment's input", bytes_text(prediction.counted_twice_bytes)),
+    ]
+
+
+def _residual(missed: Residual) -> list[str]:
+    rows = [(item.label, difference_text(item.bytes)) for item in missed.largest(ITEMS)]
+    rows.insert(0, (f"measured {bytes_text(missed.measured_bytes)} against {bytes_text(missed.predicted_bytes)}", ""))
+    rows.append(("sum: measured minus predicted", difference_text(missed.bytes)))
+    return ["", *table(("residual at the activation peak", "bytes"), rows)]
+
+
+def _step(run: Run) -> list[str]:
+    meta = run.recording.meta
+    events = ", ".join(f"{count_text(n)} {action}" for action, n in events_by_action(run).items())
+    facts = [f"events: {events}" if events else "no events"]
+    if meta.step_seconds_recorded:
+        plain = meta.step_seconds_unrecorded
+        unrecorded = f", {seconds_text(plain)} unrecorded" if plain else ", unrecorded steps were not timed"
+        facts.append(f"step: {seconds_text(meta.step_seconds_recorded)} recorded{unrecorded}")
+    if meta.loss is not None:
+        facts.append(f"loss: {meta.loss:.6g}")
+    if meta.optimizer:
+        facts.append(f"optimizer: {meta.optimizer}")
+    return section("Step" if meta.kind == "recording" else "Trace", [t for f in facts for t in wrapped(f, indent="  ")])
+
+
+def _problems(runs: list[Run]) -> list[str]:
+    lines = []
+    for problem in sorted(merge(unique_problems(runs)), key=lambda p: -p.severity):
+        times = f" ({count_text(problem.count)} times)" if problem.count > 1 else ""
+        lines += wrapped(f"{severity_text(problem.severity)}: {problem.text}{times}", indent="  ")
+    worst = max((p.severity for run in runs for p in run.problems), default=Severity.info)
+    return section("Notes" if worst == Severity.info else "Problems", lines)
