@@ -1,0 +1,93 @@
+"""Bytes over positions: exact curves, exact sums by group at chosen positions, and columns for a chart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from memstrata.capture.format.recording import Recording
+from memstrata.capture.format.schema import B1, I64, Action
+from numpy.typing import NDArray
+
+from .allocations import Allocations
+from .events import device_events
+
+
+def live_bytes(allocations: Allocations, n_events: int, mask: B1 | None = None) -> I64:
+    """Bytes alive at each position 0 .. n_events, of all rows or of those in `mask`."""
+    if mask is not None:
+        allocations = allocations.take(np.flatnonzero(mask))
+    delta = np.zeros(n_events + 2, np.int64)
+    np.add.at(delta, allocations.start, allocations.bytes)
+    np.subtract.at(delta, allocations.end, allocations.bytes)
+    return np.cumsum(delta)[: n_events + 1]
+
+
+def at_positions(
+    allocations: Allocations, labels: NDArray[np.integer], n_groups: int, positions: NDArray[np.integer]
+) -> I64:
+    """Exact bytes of each group alive at each position; shape [n_groups, len(positions)].
+
+    `labels` gives the group of each allocation; rows with a negative label belong to no group. Positions may come in
+    any order.
+    """
+    order = np.argsort(positions, kind="stable")
+    ordered = np.asarray(positions)[order]
+    mine = np.flatnonzero(labels >= 0)
+    first = np.searchsorted(ordered, allocations.start[mine])
+    last = np.searchsorted(ordered, allocations.end[mine])
+    width = len(ordered) + 1
+    delta = np.zeros(n_groups * width, np.int64)
+    group = labels[mine].astype(np.int64) * width
+    np.add.at(delta, group + first, allocations.bytes[mine])
+    np.subtract.at(delta, group + last, allocations.bytes[mine])
+    sums = np.cumsum(delta.reshape(n_groups, width), axis=1)[:, :-1]
+    out = np.empty_like(sums)
+    out[:, order] = sums
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A curve cut into columns of neighbouring positions: where the maximum of each is (first one), and its extent."""
+
+    position: I64
+    min: I64
+    max: I64
+    start: I64
+    """First position of each column."""
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+def columns(curve: I64, first: int, last: int, n: int) -> Columns:
+    """At most `n` columns of the positions first .. last (both included), which lose neither a peak nor a dip."""
+    first, last = max(first, 0), min(last, len(curve) - 1)
+    count = min(n, last - first + 1)
+    if count < 1:
+        none = np.empty(0, np.int64)
+        return Columns(none, none, none, none)
+    part = curve[first : last + 1]
+    start = np.arange(count, dtype=np.int64) * len(part) // count
+    top = np.maximum.reduceat(part, start)
+    widths = np.diff(np.append(start, len(part)))
+    peaks = np.flatnonzero(part == np.repeat(top, widths))
+    position = peaks[np.searchsorted(peaks, start)]
+    return Columns(position + first, np.minimum.reduceat(part, start), top, start + first)
+
+
+def reserved(recording: Recording, device_row: int) -> I64 | None:
+    """Reserved bytes at each position: the end state minus the net of the allocator segment events after it.
+
+    None where no allocator reports reserved memory (CPU, dry run).
+    """
+    if not recording.meta.has_reserved:
+        return None
+    events = device_events(recording, device_row)
+    up = (events.action == Action.segment_alloc) | (events.action == Action.segment_map)
+    down = (events.action == Action.segment_free) | (events.action == Action.segment_unmap)
+    net = np.cumsum(np.where(up, events.bytes, 0) - np.where(down, events.bytes, 0))
+    segments = recording.allocator_segments
+    end = int(segments.bytes[segments.device == device_row].sum())
+    return np.concatenate([[0], net]) + (end - (int(net[-1]) if len(net) else 0))

@@ -1,0 +1,216 @@
+"""`Run`: everything the views ask of one device of one recording. Immutable; each answer is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+from memstrata.capture.format.problems import Problem, merge
+from memstrata.capture.format.recording import Device, Recording
+from memstrata.capture.format.schema import B1, I64, NONE, Category, Fate, Severity
+
+from . import curves, saved
+from .allocations import Allocations
+from .attribution import Attribution, Facts, attribute
+from .curves import at_positions, live_bytes
+from .endstate import EndState, contradictions, end_state
+from .events import DeviceEvents, device_events, moves, net_bytes
+from .grouping import GROUPINGS, Grouping
+from .layers import LayerTree, layer_tree
+from .lifetimes import pair
+from .spans import SpanTable, span_table
+
+NO_DEVICE = Device("no device", 0)
+"""Stands in where a file lists no device at all (an empty snapshot)."""
+
+
+class Run:
+    """One device of one recording. `name` is what people call the file."""
+
+    def __init__(self, recording: Recording, device_row: int | None = None, name: str = "") -> None:
+        self.recording = recording
+        self.device_row = default_device(recording) if device_row is None else device_row
+        self.name = name
+        self._groupings: dict[str, Grouping] = {}
+
+    @property
+    def device(self) -> Device:
+        """The device looked at; `NO_DEVICE` where the file lists none."""
+        devices = self.recording.meta.devices
+        return devices[self.device_row] if devices else NO_DEVICE
+
+    def on(self, device_row: int) -> Run:
+        """The same recording, another device."""
+        return self if device_row == self.device_row else Run(self.recording, device_row, self.name)
+
+    @cached_property
+    def events(self) -> DeviceEvents:
+        """The events of the device."""
+        return device_events(self.recording, self.device_row)
+
+    @property
+    def n_events(self) -> int:
+        """Positions run from 0 to this."""
+        return len(self.events)
+
+    @cached_property
+    def _paired(self) -> tuple[Allocations, tuple[Problem, ...]]:
+        return pair(self.recording, self.device_row)
+
+    @property
+    def allocations(self) -> Allocations:
+        """Every allocation of the device."""
+        return self._paired[0]
+
+    @cached_property
+    def curve(self) -> I64:
+        """Active (requested) bytes at each position."""
+        return live_bytes(self.allocations, self.n_events)
+
+    @cached_property
+    def peak_position(self) -> int:
+        """The first position with the most active bytes. The event that reached it is the one before."""
+        return int(np.argmax(self.curve))
+
+    @property
+    def peak_bytes(self) -> int:
+        """Active bytes at the peak."""
+        return int(self.curve[self.peak_position])
+
+    @property
+    def baseline_bytes(self) -> int:
+        """Active bytes before the first event."""
+        return int(self.curve[0])
+
+    @property
+    def end_bytes(self) -> int:
+        """Active bytes after the last event."""
+        return int(self.curve[-1])
+
+    @cached_property
+    def reserved(self) -> I64 | None:
+        """Reserved bytes at each position; None where no allocator reports them."""
+        return curves.reserved(self.recording, self.device_row)
+
+    @cached_property
+    def end_state(self) -> EndState | None:
+        """Reserved memory at the end by use; None where no allocator reports it."""
+        return end_state(self.recording, self.device_row)
+
+    @cached_property
+    def layers(self) -> LayerTree:
+        """The layers and super-blocks of the model; empty where the file has none."""
+        return layer_tree(self.recording)
+
+    @cached_property
+    def spans(self) -> SpanTable:
+        """Which module ran when."""
+        return span_table(self.recording, self.events, self.layers)
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """Category, layer, phase and module of each allocation."""
+        facts = Facts(self.recording, self.device_row, self.events, self.allocations, self.layers, self.spans)
+        return attribute(facts)
+
+    def grouping(self, key: str) -> Grouping:
+        """The grouping with this key; KeyError if there is none."""
+        if key not in self._groupings:
+            self._groupings[key] = GROUPINGS[key].make(self)
+        return self._groupings[key]
+
+    def groups_at(self, key: str, positions: Iterable[int]) -> I64:
+        """Exact bytes of each group of a grouping at each position; shape [groups, positions]."""
+        grouping = self.grouping(key)
+        where = np.fromiter(positions, np.int64)
+        return at_positions(self.allocations, grouping.labels, len(grouping), where)
+
+    def categories_at(self, position: int) -> dict[Category, int]:
+        """Bytes by category at a position; categories without bytes are left out."""
+        alive = self.allocations.alive(position)
+        sums = np.zeros(len(Category), np.int64)
+        np.add.at(sums, self.attribution.category[alive], self.allocations.bytes[alive])
+        return {category: int(sums[category]) for category in Category if sums[category]}
+
+    def coverage_at(self, position: int) -> float:
+        """Attributed bytes / active bytes at a position; 1.0 where nothing is active."""
+        total = int(self.curve[position])
+        unknown = self.categories_at(position).get(Category.unattributed, 0)
+        return 1.0 - unknown / total if total else 1.0
+
+    def category_curve(self, *categories: Category) -> I64:
+        """Bytes of these categories together at each position."""
+        mask: B1 = np.isin(self.attribution.category, categories)
+        return live_bytes(self.allocations, self.n_events, mask)
+
+    @cached_property
+    def activation_curve(self) -> I64:
+        """What checkpointing moves: activations, rematerialized ones included, at each position."""
+        return self.category_curve(Category.activation, Category.rematerialized)
+
+    def saved_bytes_by_fate(self) -> dict[Fate, int]:
+        """Bytes of distinct saved storages by fate, known storages (parameters, ...) subtracted; all fates."""
+        return saved.bytes_by_fate(self.recording)
+
+    def saved_bytes_by_layer(self, *fates: Fate) -> dict[int, int]:
+        """Bytes of distinct saved storages of these fates (default: kept) by layer, -1 outside layers."""
+        return saved.bytes_by_layer(self.recording, self.layers, fates or (Fate.kept,))
+
+    def time_of(self, position: int) -> float:
+        """Seconds from the first event to the event that led to this position; NaN without times."""
+        time = self.events.time
+        if time is None:
+            return float("nan")
+        return float(time[max(position - 1, 0)] - time[0]) / 1e9
+
+    @cached_property
+    def times(self) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+        """`time_of` every position; None without times."""
+        time = self.events.time
+        if time is None:
+            return None
+        seconds = (time - time[0]) / 1e9
+        return np.concatenate([seconds[:1], seconds])
+
+    @cached_property
+    def capabilities(self) -> frozenset[str]:
+        """What the file lets a view show."""
+        recording = self.recording
+        has = {
+            "time": self.events.time is not None,
+            "timeline": moves(self.events) > 1,
+            "reserved": recording.meta.has_reserved,
+            "layers": len(recording.layers) > 0,
+            "spans": len(recording.spans) > 0,
+            "saved_tensors": len(recording.saved_tensors) > 0,
+            "known_storages": len(recording.known_storages) > 0,
+            "stacks": bool((self.allocations.stack >= 0).any()),
+        }
+        return frozenset(name for name, present in has.items() if present)
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """What the recording or the reading of it could not see."""
+        own: list[Problem] = [*self.recording.meta.problems, *self._paired[1]]
+        if "timeline" not in self.capabilities:
+            text = f"There is no event history of {self.device.name}: only the state at the end can be shown."
+            own.append(Problem("no_timeline", Severity.info, text))
+        own += contradictions(self.curve, self.reserved, self.end_state)
+        return merge(own)
+
+
+def default_device(recording: Recording) -> int:
+    """Row of the device with the highest peak, the first one among equals; -1 if there is none."""
+    rows = range(len(recording.meta.devices))
+    return max(rows, key=lambda row: (_quick_peak(recording, row), -row), default=NONE)
+
+
+def _quick_peak(recording: Recording, device_row: int) -> int:
+    """The peak by the balance of the events alone, for choosing a device."""
+    net = np.cumsum(net_bytes(device_events(recording, device_row)))
+    segments = recording.allocator_segments
+    end = int(segments.active_bytes[segments.device == device_row].sum())
+    lowest = min(0, int(net.min())) if len(net) else 0
+    base = max(end - (int(net[-1]) if len(net) else 0), -lowest)
+    return base + (max(0, int(net.max())) if len(net) else 0)
