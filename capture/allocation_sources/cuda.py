@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..errors import CaptureError
 from ..format import schema
 from ..format.interning import StackTable, StringTable
 from ..format.recording import Device
+from ..format.schema import NONE
 from ..format.torch_records import read_snapshot
 from ..step_log import StepLog
 from . import Allocations
@@ -54,21 +57,28 @@ class CudaSource:
 
     def collect(self, log: StepLog, strings: StringTable, stacks: StackTable) -> Allocations:
         """The step's events with the allocator's end state; several devices share the tables."""
-        read = read_snapshot(self._snapshot, strings, stacks)
+        read = read_snapshot(self._snapshot, strings, stacks, project=os.getcwd())
         self._snapshot = None
         tables = dict(read.tables)
-        events = tables["events"]
-        assert isinstance(events, schema.Events)
-        tables["events"] = _since(events, self._start_time)
+        events, marks = tables["events"], tables["marks"]
+        assert isinstance(events, schema.Events) and isinstance(marks, schema.Marks)
+        tables["events"], tables["marks"] = since(events, marks, self._start_time)
         devices = tuple(_with_capacity(device) for device in read.devices)
         return Allocations(devices, tables, True, read.settings, list(read.problems))
 
 
-def _since(events: schema.Events, start: int) -> schema.Events:
-    """Events of the recorded step; the clock has microseconds, so the start is rounded down to one."""
-    keep = (events.time < 0) | (events.time >= start - start % 1000)
-    columns = {f.name: getattr(events, f.name)[keep] for f in schema.columns_of(schema.Events)}
-    return schema.Events(**columns)
+def since(events: schema.Events, marks: schema.Marks, start: int) -> tuple[schema.Events, schema.Marks]:
+    """The events and marks of the recorded step, which began at `start` (Unix ns): a history may reach further back.
+
+    The history's clock has microseconds, so the start is rounded down to one. Marks keep standing before their event.
+    """
+    start -= start % 1000
+    keep = (events.time == NONE) | (events.time >= start)
+    index = np.append(np.cumsum(keep) - keep, keep.sum())
+    columns = {f.name: getattr(marks, f.name) for f in schema.columns_of(schema.Marks)}
+    columns["event"] = np.where(marks.event == NONE, NONE, index[np.clip(marks.event, 0, len(events))])
+    kept = (marks.time == NONE) | (marks.time >= start)
+    return schema.select(events, keep), schema.select(schema.from_columns(schema.Marks, **columns), kept)
 
 
 def _with_capacity(device: Device) -> Device:

@@ -6,7 +6,9 @@ import functools
 import os
 import re
 
-_LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python\d+\.\d+)/")
+_LIBRARY = re.compile(
+    r"^.*/(?:site-packages|dist-packages|lib/python\d+(?:\.\d+)?t?|python\d+(?:\.\d+)?/lib)/", re.IGNORECASE
+)
 
 
 @functools.cache

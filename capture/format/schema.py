@@ -336,6 +336,11 @@ def from_columns(table: type[T], **columns: Any) -> T:
     return table(**{f.name: np.ascontiguousarray(columns[f.name], f.metadata["dtype"]) for f in columns_of(table)})
 
 
+def select(table: T, keep: B1) -> T:
+    """The rows of a table for which the mask holds."""
+    return type(table)(**{f.name: getattr(table, f.name)[keep] for f in columns_of(type(table))})
+
+
 def from_rows(table: type[T], rows: list[tuple[Any, ...]]) -> T:
     """A table from row tuples in column order."""
     if not rows:
