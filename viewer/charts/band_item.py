@@ -1,0 +1,98 @@
+"""The stacked bands of the timeline and the lines over them: one item each, whatever the number of allocations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from memstrata.capture.format.schema import I64
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
+
+from ..state.axes import XAxis
+from ..state.bands import Bands
+from .band_painter import Stack, paint_labels, paint_stack, stack
+from .colours import Paint
+from .frame import Frame, PixelItem
+from .sampling import Columns, peak_columns
+from .theme import colour
+
+
+class BandItem(PixelItem):
+    """Paints for each pixel column the state with the most bytes in it, cut into the groups of the grouping."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bands: Bands | None = None
+        self.axis: XAxis | None = None
+        self.paints: Sequence[Paint] = ()
+        self.lifted: int | None = None
+        self.drawn: Stack | None = None
+        """What was painted last, in device pixels."""
+        self._sampled: tuple[tuple[object, ...], Columns, I64] | None = None
+
+    def show_bands(self, bands: Bands, axis: XAxis, paints: Sequence[Paint], lifted: int | None) -> None:
+        """What to paint from now on."""
+        self.bands, self.axis, self.paints, self.lifted = bands, axis, paints, lifted
+        self.update()
+
+    def sample(self, low: float, high: float, width: int) -> tuple[Columns, I64]:
+        """The columns between two x, and the bytes of each group in each; the last answer is kept."""
+        assert self.bands is not None and self.axis is not None
+        key = (id(self.bands), self.axis.key, low, high, width)
+        if self._sampled is None or self._sampled[0] != key:
+            columns = peak_columns(self.bands.run.curve, self.axis, low, high, width)
+            self._sampled = (key, columns, self.bands.bytes_at(columns.positions))
+        return self._sampled[1], self._sampled[2]
+
+    def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
+        if self.bands is None:
+            return
+        columns, group_bytes = self.sample(frame.x0, frame.x1, max(int(frame.rect.width()), 1))
+        if not len(columns.positions):
+            return
+        self.drawn = stack(columns.x * frame.sx + frame.dx, group_bytes, frame.y(0), -frame.sy)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        paint_stack(painter, self.drawn, self.paints, self.lifted)
+
+
+class BandNames(PixelItem):
+    """The names of the groups, written into their bands; over the lines, so that these do not strike them out."""
+
+    def __init__(self, item: BandItem) -> None:
+        super().__init__()
+        self.item = item
+
+    def paint_pixels(self, painter: QPainter, _frame: Frame) -> None:
+        if self.item.bands is not None and self.item.drawn is not None:
+            paint_labels(painter, self.item.drawn, self.item.bands.grouping.names, self.item.paints)
+
+
+class StepLine(PixelItem):
+    """A line of steps over all positions (bytes), sampled so that no peak of its own is lost."""
+
+    def __init__(self, style: Qt.PenStyle, width: float = 1.6) -> None:
+        super().__init__()
+        self.style, self.width = style, width
+        self.values: I64 | None = None
+        self.axis: XAxis | None = None
+        self.ink = "#000000"
+
+    def show_values(self, values: I64 | None, axis: XAxis, ink: str) -> None:
+        """Bytes at each position, None to paint nothing."""
+        self.values, self.axis, self.ink = values, axis, ink
+        self.update()
+
+    def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
+        if self.values is None or self.axis is None:
+            return
+        columns = peak_columns(self.values, self.axis, frame.x0, frame.x1, max(int(frame.rect.width()), 1))
+        if not len(columns.positions):
+            return
+        x, y = columns.x * frame.sx + frame.dx, self.values[columns.positions] * frame.sy + frame.dy
+        outline = QPolygonF([QPointF(*p) for p in np.stack([np.repeat(x, 2)[1:-1], np.repeat(y, 2)], 1).tolist()])
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+        painter.setPen(QPen(colour(self.theme.panel, 150), self.width + 2.0))  # a rim, so that it shows on any band
+        painter.drawPolyline(outline)
+        painter.setPen(QPen(QColor(self.ink), self.width, self.style))
+        painter.drawPolyline(outline)

@@ -1,0 +1,72 @@
+"""From data to device pixels for items that paint their own pixels inside a pyqtgraph view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyqtgraph as pg
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QPainter
+
+from .theme import Theme, current
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The visible part of a view: data ranges, and what one unit is in pixels."""
+
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+    sx: float
+    dx: float
+    sy: float
+    dy: float
+
+    def x(self, value: float) -> float:
+        """Pixel of a data x."""
+        return value * self.sx + self.dx
+
+    def y(self, value: float) -> float:
+        """Pixel of a data y."""
+        return value * self.sy + self.dy
+
+    @property
+    def rect(self) -> QRectF:
+        """The view in pixels."""
+        return QRectF(self.x(self.x0), self.y(self.y1), (self.x1 - self.x0) * self.sx, (self.y0 - self.y1) * self.sy)
+
+
+class PixelItem(pg.GraphicsObject):
+    """Base of the chart items: `paint_pixels` gets a painter in device pixels, clipped to the view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._extent = QRectF(0, 0, 1, 1)
+        self.theme: Theme = current()
+
+    def set_extent(self, left: float, right: float, top: float) -> None:
+        """The data range that the item may paint in, from y = 0 up."""
+        self.prepareGeometryChange()
+        self._extent = QRectF(left, 0, right - left, top)
+
+    def boundingRect(self) -> QRectF:
+        return self._extent
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        view = self.getViewBox()
+        if view is None:
+            return
+        (x0, x1), (y0, y1) = view.viewRange()
+        t = painter.transform()
+        frame = Frame(x0, x1, y0, y1, t.m11(), t.dx(), t.m22(), t.dy())
+        painter.save()
+        painter.resetTransform()
+        painter.setClipRect(frame.rect)
+        self.paint_pixels(painter, frame)
+        painter.restore()
+
+    def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
+        """Paint in device pixels."""
+        raise NotImplementedError

@@ -1,0 +1,105 @@
+"""One lane: bytes over time cut by category, the prediction as an outline, and the passes of its layers below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from memstrata.capture.format.schema import F64, I64, NONE
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
+
+from ..state.axes import XAxis
+from ..state.lanes import Lane, Lanes
+from .band_painter import paint_stack, stack
+from .colours import category_paint
+from .ribbon import paint_phase
+from .sampling import spans_of_columns
+from .theme import Theme, colour
+
+STRIP = 4
+"""Pixels of the strip of passes at the foot of a lane."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """What part of the axis lies between which pixels, the same for every lane."""
+
+    axis: XAxis
+    low: float
+    high: float
+    left: float
+    right: float
+
+    def px(self, x: F64) -> F64:
+        """Pixels of x values."""
+        return self.left + (x - self.low) * ((self.right - self.left) / (self.high - self.low))
+
+    def px_of(self, position: float) -> float:
+        """Pixel where the state at a position begins."""
+        return float(self.px(self.axis.x_of(position)))
+
+
+def outline(x: F64, y: F64, sizes: I64) -> list[list[float]]:
+    """The corners of a line of steps from the first to the last step that has any bytes."""
+    some = np.flatnonzero(sizes > 0)
+    first, last = int(some[0]), int(some[-1]) + 1
+    zero = float(y[sizes == 0][0]) if (sizes == 0).any() else float(y[-1])
+    across, up = np.repeat(x[first : last + 1], 2), np.repeat(y[first:last], 2)
+    corners = np.stack([across, np.concatenate(([zero], up, [zero]))], axis=1)
+    return list(np.clip(corners, -1e6, 1e6).tolist())
+
+
+class LanePainter:
+    """Paints lanes of one run; keeps what it sampled until the window moves."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self.lanes = lanes
+        self._window: Window | None = None
+        self._sampled: dict[int, tuple[F64, I64]] = {}
+
+    def sample(self, lane: Lane, window: Window) -> tuple[F64, I64]:
+        """(column edges, bytes by category and column), each column at the lane's own peak in it."""
+        if window != self._window:
+            self._window, self._sampled = window, {}
+        if id(lane) not in self._sampled:
+            width = max(int(window.right - window.left), 1)
+            x, first, last = spans_of_columns(window.axis, window.low, window.high, width)
+            self._sampled[id(lane)] = (x, lane.bytes_at(lane.peaks(first, last)))
+        return self._sampled[id(lane)]
+
+    def paint(self, painter: QPainter, rect: QRectF, lane: Lane, window: Window, scale: int, theme: Theme) -> None:
+        """Paint the lane into a rectangle; `scale` bytes fill its height."""
+        area = rect.adjusted(0, 3, 0, -STRIP - 3)
+        per_byte = area.height() / scale
+        x, sums = self.sample(lane, window)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        if len(x) > 1:
+            bands = stack(window.px(x), sums, area.bottom(), per_byte)
+            paint_stack(painter, bands, [category_paint(c, theme.dark) for c in lane.categories])
+        self._predicted(painter, area, lane, window, per_byte, theme)
+        self._passes(painter, QRectF(rect.left(), area.bottom() + 1, rect.width(), STRIP), lane, window, theme)
+
+    def _predicted(
+        self, painter: QPainter, area: QRectF, lane: Lane, window: Window, per_byte: float, theme: Theme
+    ) -> None:
+        curve = self.lanes.predicted(lane)
+        if curve is None or curve.peak_bytes == 0:
+            return
+        x = window.px(window.axis.x_of(np.append(curve.positions, window.axis.last + 1)))
+        y = np.asarray(area.bottom() - curve.bytes * per_byte, np.float64)
+        line = QPolygonF([QPointF(*point) for point in outline(x, y, curve.bytes)])
+        for width, ink, style in (
+            (3.0, colour(theme.panel, 190), Qt.PenStyle.SolidLine),
+            (1.4, QColor(theme.text), Qt.PenStyle.DashLine),
+        ):
+            painter.setPen(QPen(ink, width, style))
+            painter.drawPolyline(line)
+
+    def _passes(self, painter: QPainter, rect: QRectF, lane: Lane, window: Window, theme: Theme) -> None:
+        if lane.super_block == NONE:
+            return
+        for phase, first, last in self.lanes.phases(lane):
+            left, right = window.px_of(first), window.px_of(last)
+            strip = QRectF(left, rect.top(), max(right - left, 1.0), rect.height())
+            paint_phase(painter, strip.intersected(rect), phase, theme)

@@ -1,0 +1,69 @@
+"""The ribbon of phases over a timeline: forward, backward with recompute hatched, optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memstrata.capture.format.schema import Phase
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
+
+from ..look.palette import channels
+from ..state.axes import XAxis
+from .colours import phase_paint
+from .frame import Frame, PixelItem
+from .theme import Theme, colour
+
+HEIGHT = 22
+FOOT = 3
+_OPACITY = 0.28
+
+
+class RibbonItem(PixelItem):
+    """Paints (phase, first position, last position) side by side, each with its name where it fits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phases: Sequence[tuple[Phase, int, int]] = ()
+        self.axis: XAxis | None = None
+
+    def show_phases(self, phases: Sequence[tuple[Phase, int, int]], axis: XAxis) -> None:
+        """What to paint from now on."""
+        self.phases, self.axis = phases, axis
+        self.update()
+
+    def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
+        if self.axis is None:
+            return
+        for phase, first, last in self.phases:
+            if phase == Phase.other:
+                continue
+            left, right = (frame.x(float(self.axis.x_of(p))) for p in (first, last))
+            rect = QRectF(left, frame.rect.top(), max(right - left, 1.0), frame.rect.height())
+            paint_phase(painter, rect.intersected(frame.rect), phase, self.theme, phase.name)
+
+
+def paint_phase(painter: QPainter, rect: QRectF, phase: Phase, theme: Theme, name: str = "") -> None:
+    """One phase as a rectangle, with its name if that fits."""
+    if rect.isEmpty():
+        return
+    paint = phase_paint(phase, theme.dark)
+    foot = QRectF(rect.left(), rect.bottom() - FOOT, rect.width(), FOOT)
+    painter.fillRect(rect, paint.brush(_OPACITY if rect.height() > 2 * FOOT else 1.0))
+    painter.fillRect(foot, paint.brush())
+    if phase == Phase.recompute:
+        painter.fillRect(rect, QBrush(colour(paint.fill, 150), Qt.BrushStyle.BDiagPattern))
+    width = QFontMetricsF(painter.font()).horizontalAdvance(name)
+    if not name or rect.width() < width + 3:
+        return
+    if phase == Phase.recompute:  # text on a hatch is hard to read
+        around = QRectF(rect.center().x() - width / 2 - 3, rect.top(), width + 6, rect.height() - FOOT)
+        painter.fillRect(around, _plain(paint.fill, theme))
+    painter.setPen(QColor(theme.text))
+    painter.drawText(rect.adjusted(0, -FOOT / 2, 0, -FOOT / 2), Qt.AlignmentFlag.AlignCenter, name)
+
+
+def _plain(fill: str, theme: Theme) -> QColor:
+    """The fill as it looks at the ribbon's opacity on the panel."""
+    mixed = (round(x * _OPACITY + y * (1 - _OPACITY)) for x, y in zip(channels(fill), channels(theme.panel)))
+    return QColor(*mixed)

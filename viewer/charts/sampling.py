@@ -1,0 +1,47 @@
+"""What each pixel column shows: the position of the highest state in it, so that no zoom loses a peak. Pure numpy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from memstrata.capture.format.schema import F64, I64
+
+from ..state.axes import XAxis
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Neighbouring pixel columns: `x` has one value more than there are columns, `positions` one for each."""
+
+    x: F64
+    positions: I64
+
+
+def spans_of_columns(axis: XAxis, low: float, high: float, width: int) -> tuple[F64, I64, I64]:
+    """(x, first, last): the edges of those of `width` columns between low and high that lie on the axis, and the
+    positions each shows. A column in which no event falls shows the state that reaches into it."""
+    x = np.linspace(low, high, max(width, 1) + 1)
+    keep = (x[1:] > axis.edges[0]) & (x[:-1] < axis.edges[-1])
+    if not keep.any():
+        none = np.empty(0, np.int64)
+        return x[:1], none, none
+    start = int(np.argmax(keep))
+    x = x[start : start + int(keep.sum()) + 1]
+    first = axis.position_at(x[:-1])
+    last = np.maximum(np.searchsorted(axis.edges, x[1:], "left") - 1, first)
+    return x, first, np.minimum(last, axis.last)
+
+
+def peak_columns(curve: I64, axis: XAxis, low: float, high: float, width: int) -> Columns:
+    """For each of `width` columns between low and high the position with the largest value of `curve`."""
+    x, first, last = spans_of_columns(axis, low, high, width)
+    return Columns(x, peaks_between(curve, first, last))
+
+
+def peaks_between(curve: I64, begin: I64, end: I64) -> I64:
+    """The first position with the largest value in each closed interval [begin, end]."""
+    return np.array(
+        [b if b == e else b + int(np.argmax(curve[b : e + 1])) for b, e in zip(begin.tolist(), end.tolist())],
+        np.int64,
+    )

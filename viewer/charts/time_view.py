@@ -1,0 +1,39 @@
+"""The view box of a timeline: drag pans, wheel zooms, both along x only; a click says where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyqtgraph as pg
+from PySide6.QtCore import Qt, Signal
+
+from ..state.axes import XAxis
+
+_MARGIN = 0.004
+
+
+class TimeView(pg.ViewBox):
+    """Bytes start at zero and fill the height; only the x range moves."""
+
+    clicked = Signal(float, float)
+    """Data x and y."""
+
+    def __init__(self) -> None:
+        super().__init__(enableMenu=False)
+        self.setMouseEnabled(x=True, y=False)
+        self.disableAutoRange()
+        self.setDefaultPadding(0)
+
+    def bound(self, axis: XAxis, top: float) -> None:
+        """Keep inside the axis; at most zoomed in to one event."""
+        low, high = float(axis.edges[0]), float(axis.edges[-1])
+        least = 2.0 if axis.unit == "events" else max((high - low) * 1e-6, 1e-7)
+        margin = (high - low) * _MARGIN
+        self.setLimits(xMin=low - margin, xMax=high + margin, minXRange=least, maxXRange=high - low + 2 * margin)
+        self.setYRange(0, top, padding=0)
+
+    def mouseClickEvent(self, event: Any) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            event.accept()
+            where = self.mapSceneToView(event.scenePos())
+            self.clicked.emit(where.x(), where.y())

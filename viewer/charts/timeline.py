@@ -1,0 +1,217 @@
+"""The step timeline: bands, ribbon, lines and marks on one x axis that every view of the run shares."""
+
+from __future__ import annotations
+
+import pyqtgraph as pg
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtWidgets import QToolTip, QWidget
+
+from ..analysis.predicted_curve import Base, predicted_curve
+from ..look.units import bytes_text, exact_bytes_text
+from ..look.words import PREDICTION, RESERVED
+from ..model.query import AllocationQuery
+from ..state.scope import Scope
+from ..state.selection import failed_allocations
+from ..state.view_state import RunView
+from .axis_items import BytesAxis, UnitAxis, style_axis
+from .band_item import BandItem, BandNames, StepLine
+from .colours import group_paints
+from .frame import PixelItem
+from .keys import moved
+from .marks import MarkItem, Marks
+from .ribbon import HEIGHT, RibbonItem
+from .theme import Theme, current
+from .time_view import TimeView
+
+AXIS_WIDTH = 78
+RIGHT_MARGIN = 16
+GRID = 48
+"""Opacity of the lines at the ticks, of 255."""
+_HEADROOM = 1.14  # for the flag over the peak
+
+
+class Timeline(pg.GraphicsLayoutWidget):
+    """Shows one run. Reads the scope, changes only the scope."""
+
+    moved = Signal()
+    """The plot's place or range on the screen changed."""
+
+    def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
+        super().__init__(parent=parent)
+        self.scope, self.run = scope, scope.run
+        self.setAccessibleName("Timeline of memory by group")
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setMouseTracking(True)
+        self.predicted = predicted_curve(self.run, base=Base.measured)
+        self.failed = failed_allocations(self.run)
+        self._setting = False
+        self._build()
+        self.set_theme(current())
+        scope.changed.connect(self._view_changed)
+
+    def _build(self) -> None:
+        self.ci.layout.setContentsMargins(0, 2, RIGHT_MARGIN, 2)
+        self.ci.layout.setVerticalSpacing(2)
+        self.ci.layout.setHorizontalSpacing(0)
+        self.ribbon_view = pg.ViewBox(enableMenu=False, enableMouse=False, defaultPadding=0)
+        self.ribbon_view.setYRange(0, 1, padding=0)
+        self.ribbon_view.setFixedHeight(HEIGHT if self.run.spans.phases() else 1)
+        self.bytes_axis, self.x_axis = BytesAxis(AXIS_WIDTH), UnitAxis()
+        self.view = TimeView()
+        self.addItem(self.ribbon_view, row=0, col=1)
+        self.addItem(self.bytes_axis, row=1, col=0)
+        self.addItem(self.view, row=1, col=1)
+        self.addItem(self.x_axis, row=2, col=1)
+        self.bytes_axis.linkToView(self.view)
+        self.x_axis.linkToView(self.view)
+        self.ribbon_view.setXLink(self.view)
+        self.ribbon, self.bands_item, self.marks_item = RibbonItem(), BandItem(), MarkItem()
+        self.names = BandNames(self.bands_item)
+        self.reserved_line = StepLine(Qt.PenStyle.SolidLine)
+        self.predicted_line = StepLine(Qt.PenStyle.DashLine, 2.0)
+        self.ribbon_view.addItem(self.ribbon, ignoreBounds=True)
+        for item in self._over_plot:
+            self.view.addItem(item, ignoreBounds=True)
+        self.view.clicked.connect(self._clicked)
+        self.view.sigXRangeChanged.connect(self._range_changed)
+
+    @property
+    def _over_plot(self) -> tuple[PixelItem, ...]:
+        return self.bands_item, self.reserved_line, self.predicted_line, self.names, self.marks_item
+
+    @property
+    def top(self) -> int:
+        """Bytes at the upper edge of what is shown: peak, reserved and predicted all fit under it."""
+        highest = [self.run.peak_bytes, 1]
+        if self.run.reserved is not None:
+            highest.append(int(self.run.reserved.max()))
+        if self.predicted is not None:
+            highest.append(self.predicted.peak_bytes)
+        return int(max(highest) * _HEADROOM)
+
+    @property
+    def plot_span(self) -> tuple[int, int]:
+        """Left and right edge of the plot in pixels of this widget; what is aligned with it uses these."""
+        rect = self.view.sceneBoundingRect()
+        left, right = self.mapFromScene(rect.topLeft()), self.mapFromScene(rect.bottomRight())
+        return left.x(), right.x()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Repaint in this theme."""
+        self.setBackground(theme.panel)
+        for axis in (self.bytes_axis, self.x_axis):
+            style_axis(axis, theme)
+        self.bytes_axis.setGrid(GRID)
+        for item in (*self._over_plot, self.ribbon):
+            item.theme = theme
+        self.theme = theme
+        self._show_axis()
+
+    def _show_axis(self) -> None:
+        axis = self.scope.axis
+        for item in (*self._over_plot, self.ribbon):
+            item.set_extent(float(axis.edges[0]), float(axis.edges[-1]), self.top if item is not self.ribbon else 1)
+        self._setting = True
+        self.view.bound(axis, self.top)
+        self._setting = False
+        self.x_axis.set_unit(axis.unit, axis.title)
+        self.ribbon.show_phases(self.run.spans.phases(), axis)
+        self.reserved_line.show_values(self.run.reserved, axis, self.theme.faint)
+        predicted = None if self.predicted is None else self.predicted.bytes
+        self.predicted_line.show_values(predicted, axis, self.theme.text)
+        self._show_range()
+        self._show_bands()
+        self._show_marks()
+
+    def _show_bands(self) -> None:
+        bands = self.scope.bands
+        paints = group_paints(bands.grouping, self.theme.dark)
+        self.bands_item.show_bands(bands, self.scope.axis, paints, bands.group_of(self.scope.view.query))
+        self.names.update()
+
+    def _show_marks(self) -> None:
+        axis, view, run = self.scope.axis, self.scope.view, self.run
+        life = None
+        if view.allocation is not None:
+            start, end = (int(a[view.allocation]) for a in (run.allocations.start, run.allocations.end))
+            life = (float(axis.x_of(start)), float(axis.x_of(end)))
+        x, end_x = (float(axis.x_of(p)) for p in (view.cursor, view.cursor + 1))
+        peak_x = float(axis.x_of(run.peak_position))
+        here = int(run.curve[view.cursor])
+        failed = tuple((float(axis.x_of(p)), size) for p, size in self.failed)
+        capacity = run.device.total_bytes
+        self.marks_item.show_marks(Marks(peak_x, run.peak_bytes, x, end_x, here, life, capacity, failed))
+
+    def _show_range(self) -> None:
+        self._setting = True
+        self.view.setXRange(*self.scope.visible, padding=0)
+        self._setting = False
+        self.moved.emit()
+
+    def _view_changed(self, old: RunView, new: RunView) -> None:
+        if old.axis != new.axis:
+            self._show_axis()
+            return
+        if old.visible != new.visible:
+            self._show_range()
+        if old.grouping != new.grouping or old.query != new.query:
+            self._show_bands()
+        self._show_marks()
+
+    def _range_changed(self, _view: object, span: tuple[float, float]) -> None:
+        if not self._setting:
+            axis = self.scope.axis
+            whole = span[0] <= axis.edges[0] and span[1] >= axis.edges[-1]
+            self.scope.look(visible=None if whole else (axis.fraction_at(span[0]), axis.fraction_at(span[1])))
+
+    def group_at(self, x: float, y: float) -> tuple[int, int | None]:
+        """(position, group of the band under this point or None)."""
+        position = int(self.scope.axis.position_at(x))
+        low, high = self.view.viewRange()[0]
+        columns, sums = self.bands_item.sample(low, high, max(int(self.view.width()), 1))
+        if not len(columns.positions):
+            return position, None
+        column = min(max(int(columns.x.searchsorted(x)) - 1, 0), sums.shape[1] - 1)
+        tops = sums[:, column].cumsum()
+        group = int(tops.searchsorted(y, "right"))
+        return position, group if y >= 0 and group < len(tops) else None
+
+    def _clicked(self, x: float, y: float) -> None:
+        self.setFocus()
+        position, group = self.group_at(x, y)
+        bands = self.scope.bands
+        query: AllocationQuery | None = None if group is None else bands.query(group)
+        self.scope.look(cursor=position, query=None if query == self.scope.view.query else query, allocation=None)
+
+    def hover_text(self, x: float, y: float) -> str:
+        """What is under this point, with exact bytes."""
+        position, group = self.group_at(x, y)
+        lines = [f"all: {exact_bytes_text(int(self.run.curve[position]))}"]
+        if group is not None:
+            here = int(self.scope.bands.bytes_at(self.scope.axis.position_at([x]))[group, 0])
+            name = self.scope.bands.grouping.names[group]
+            lines.insert(0, f"{name}: {bytes_text(here)} ({exact_bytes_text(here)})")
+        if self.predicted is not None:
+            lines.append(f"{PREDICTION}: {exact_bytes_text(int(self.predicted.bytes[position]))}")
+        if self.run.reserved is not None:
+            lines.append(f"{RESERVED}: {exact_bytes_text(int(self.run.reserved[position]))}")
+        return "\n".join(lines)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        scene = self.mapToScene(event.position().toPoint())
+        if event.buttons() == Qt.MouseButton.NoButton and self.view.sceneBoundingRect().contains(scene):
+            where = self.view.mapSceneToView(scene)
+            QToolTip.showText(event.globalPosition().toPoint(), self.hover_text(where.x(), where.y()), self)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        change = moved(event, self.scope)
+        if change is None:
+            event.ignore()
+            return
+        self.scope.look(**change)
+
+    def resizeEvent(self, event: QResizeEvent | None) -> None:
+        super().resizeEvent(event)
+        self.moved.emit()

@@ -1,0 +1,88 @@
+"""What is alive at the cursor, largest first, and the stack of the allocation that is selected."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from ..charts.colours import group_paints
+from ..charts.theme import Theme, current
+from ..look.units import bytes_text, count_text
+from ..state.run_tables import allocation_columns
+from ..state.scope import Scope
+from ..state.selection import describe
+from ..state.view_state import RunView
+from .delegates import TableDelegate
+from .table_view import TableView
+
+_WIDTHS = {"bytes": 9, "category": 17, "layer": 14, "what": 28, "module": 24, "made in": 28, "allocated": 9, "freed": 8}
+
+
+class AlivePanel(QWidget):
+    """The table is filled once the cursor rests for a moment."""
+
+    def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.scope = scope
+        self.columns = allocation_columns(scope.bands)
+        self.caption = QLabel(self)
+        self.caption.setObjectName("caption")
+        self.caption.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.clear = QPushButton("Show all", self)
+        self.clear.setAccessibleName("Show all allocations again")
+        self.clear.clicked.connect(lambda: scope.look(query=None))
+        self.view = TableView("Allocations alive at the cursor", self)
+        self.view.picked.connect(lambda row: scope.look(allocation=row))
+        self._lay_out()
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.setInterval(25)
+        self._later.timeout.connect(self.fill)
+        self.set_theme(current())
+        self.fill()
+        scope.changed.connect(self._view_changed)
+
+    def _lay_out(self) -> None:
+        line = QHBoxLayout()
+        line.setContentsMargins(8, 3, 8, 3)
+        line.addWidget(self.caption, 1)
+        line.addWidget(self.clear)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(line)
+        layout.addWidget(self.view, 1)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        bands = self.scope.bands
+        paints, labels = group_paints(bands.grouping, theme.dark), bands.grouping.labels
+        self.view.set_delegate(TableDelegate(self.view, lambda row: paints[labels[row]]))
+        self.view.painter_of_cells.theme = self.theme = theme
+
+    def fill(self) -> None:
+        """Show what is alive at the cursor now."""
+        self._later.stop()
+        run, query = self.scope.run, self.scope.alive_query()
+        rows = query.select(run)
+        self.view.show_columns(self.columns, rows)
+        titles = [column.title for column in self.columns]
+        shared = tuple(i for i, c in enumerate(self.columns) if not c.right and c.title != "category")
+        self.view.set_widths(*(_WIDTHS.get(title, 24) for title in titles), shared=shared or (1,))
+        total = bytes_text(int(run.allocations.bytes[rows].sum()))
+        what = describe(run, self.scope.view.query)
+        when = "at the cursor" if "timeline" in run.capabilities else "when the file was written"
+        only = f" of {what}" if what else ""
+        self.caption.setText(f"{count_text(len(rows), 'allocation')}{only}, {total}, alive {when}")
+        self.clear.setVisible(bool(what))
+        self.view.select_source(self.scope.view.allocation)
+
+    def _view_changed(self, old: RunView, new: RunView) -> None:
+        if old.grouping != new.grouping:
+            self.columns = allocation_columns(self.scope.bands)
+            self.set_theme(self.theme)
+            self.fill()
+        if (old.cursor, old.query) != (new.cursor, new.query):
+            self._later.start()
+        elif old.allocation != new.allocation:
+            self.view.select_source(new.allocation)

@@ -1,0 +1,105 @@
+"""The pages of the window: one for each open run, one for the comparison, and tabs to go between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QStackedWidget, QTabBar, QToolButton, QWidget
+
+from ..charts.theme import Theme, current
+from ..model.run import Run
+from ..state.session import Session
+from ..state.view_state import COMPARE, ViewState, closed
+from .compare_page import ComparePage
+from .run_page import RunPage
+
+COMPARE_TITLE = "Compare"
+
+
+class PageTabs(QTabBar):
+    """A tab for each run, and for the comparison where there is one. Only runs can be closed."""
+
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.session = session
+        self.setAccessibleName("Open files")
+        self.setDrawBase(False)
+        self.setExpanding(False)
+        self._setting = False
+        self.currentChanged.connect(self._chosen)
+        self.show_state(session.state)
+
+    def show_state(self, state: ViewState) -> None:
+        """The tabs of this state."""
+        self._setting = True
+        wanted = [run.name for run in state.runs] + ([COMPARE_TITLE] if state.compared else [])
+        if wanted != [self.tabText(i) for i in range(self.count())]:
+            while self.count():
+                self.removeTab(0)
+            for name in wanted:
+                self.addTab(name)
+            for tab, run in enumerate(state.runs):
+                self.setTabButton(tab, QTabBar.ButtonPosition.RightSide, self._close_button(run))
+        self.setCurrentIndex(len(state.runs) if state.page == COMPARE else state.page)
+        self._setting = False
+
+    def _chosen(self, tab: int) -> None:
+        state = self.session.state
+        if not self._setting and tab >= 0:
+            self.session.set(replace(state, page=tab if tab < len(state.runs) else COMPARE))
+
+    def _close_button(self, run: Run) -> QToolButton:
+        button = QToolButton(self)
+        button.setObjectName("close")
+        button.setText("✕")
+        button.setAccessibleName(f"Close {run.name}")
+        button.clicked.connect(lambda: self._close(run))
+        return button
+
+    def _close(self, run: Run) -> None:
+        state = self.session.state
+        if run in state.runs:
+            self.session.set(closed(state, state.runs.index(run)))
+
+
+class Content(QStackedWidget):
+    """Makes a page when it is first looked at, and lets it go when its run is closed."""
+
+    shown = Signal()
+
+    def __init__(self, session: Session, empty: QWidget, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("content")
+        self.session = session
+        self.empty = empty
+        self.addWidget(empty)
+        self.pages: dict[Run | tuple[Run, Run], RunPage | ComparePage] = {}
+        self.theme = current()
+        session.changed.connect(lambda old, new: self.show_state(new))
+
+    def show_state(self, state: ViewState) -> None:
+        """The page of this state; pages whose runs are gone are let go."""
+        for key in [key for key in self.pages if key not in state.runs and key != state.compared]:
+            page = self.pages.pop(key)
+            self.removeWidget(page)
+            page.release()
+        shown = state.compared if state.page == COMPARE else state.run
+        if shown is None:
+            self.setCurrentWidget(self.empty)
+            return
+        if shown not in self.pages:
+            self.pages[shown] = self._make(shown)
+            self.addWidget(self.pages[shown])
+        self.setCurrentWidget(self.pages[shown])
+
+    def _make(self, key: Run | tuple[Run, Run]) -> RunPage | ComparePage:
+        if isinstance(key, tuple):
+            return ComparePage(self.session, key, self)
+        return RunPage(self.session, key, self)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        self.theme = theme
+        for page in self.pages.values():
+            page.set_theme(theme)

@@ -1,0 +1,77 @@
+"""The answer: a few lines of text at the top; a number in them leads to the allocations it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from ..analysis.headline import Line
+from ..charts.theme import Theme, current
+from ..model.query import AllocationQuery
+
+_FIRST_SIZE = 1.45
+
+
+class HeadlinePanel(QFrame):
+    """Shows lines, the first one large. `follow(query)` is called for a number that was clicked."""
+
+    def __init__(
+        self, lines: Sequence[Line], follow: Callable[[AllocationQuery], None], parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.setObjectName("headline")
+        self.setAccessibleName("Answer")
+        self.lines, self._follow = tuple(lines), follow
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(14, 8, 14, 8)
+        layout.setSpacing(3)
+        self.labels = [self._label(number) for number in range(len(self.lines))]
+        self._first = QHBoxLayout()
+        self._first.addWidget(self.labels[0], 1)
+        layout.addLayout(self._first)
+        for label in self.labels[1:]:
+            layout.addWidget(label)
+        self.set_theme(current())
+
+    def add_corner(self, widget: QWidget) -> None:
+        """Put a control beside the first line."""
+        self._first.addWidget(widget, 0, Qt.AlignmentFlag.AlignTop)
+
+    def _label(self, number: int) -> QLabel:
+        label = QLabel(self)
+        label.setWordWrap(True)
+        label.setTextFormat(Qt.TextFormat.RichText)
+        label.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
+        label.setAccessibleName(self.lines[number].text)
+        label.linkActivated.connect(self._clicked)
+        if number == 0:
+            font = label.font()
+            font.setPointSizeF(font.pointSizeF() * _FIRST_SIZE)
+            font.setBold(True)
+            label.setFont(font)
+        return label
+
+    def set_theme(self, theme: Theme) -> None:
+        """Write the lines in the colours of this theme."""
+        for number, (line, label) in enumerate(zip(self.lines, self.labels)):
+            ink = theme.text if number == 0 else theme.faint
+            label.setText(f'<span style="color:{ink}">{self._html(number, line, theme)}</span>')
+
+    def _html(self, number: int, line: Line, theme: Theme) -> str:
+        out = []
+        for place, part in enumerate(line.parts):
+            text = escape(part.text)
+            if part.query is not None:
+                style = f"color:{theme.text}; text-decoration:none"
+                text = f'<a href="{number}/{place}" style="{style}">{text}</a>'
+            out.append(text)
+        return "".join(out)
+
+    def _clicked(self, link: str) -> None:
+        number, place = (int(part) for part in link.split("/"))
+        query = self.lines[number].parts[place].query
+        if query is not None:
+            self._follow(query)

@@ -1,0 +1,63 @@
+"""The legend is a table: each group with its colour, its bytes at the cursor and at the peak."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+
+from ..charts.colours import Paint, group_paints
+from ..charts.theme import Theme, current
+from ..state.run_tables import group_columns
+from ..state.scope import Scope
+from ..state.selection import moment
+from ..state.view_state import RunView
+from .delegates import TableDelegate
+from .table_view import TableView
+
+
+class LegendPanel(QWidget):
+    """Choosing a group lifts its band and restricts the tables to it."""
+
+    def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.scope = scope
+        self.paints: list[Paint] = []
+        self.view = TableView("Groups, with bytes at the cursor and at the peak", self)
+        self.view.set_delegate(TableDelegate(self.view, lambda group: self.paints[group]))
+        self.view.picked.connect(self._picked)
+        self.where = QLabel(self)
+        self.where.setObjectName("where")
+        self.where.setWordWrap(True)
+        self.where.setAccessibleName("Where the cursor is")
+        self.where.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.view, 1)
+        layout.addWidget(self.where)
+        self.set_theme(current())
+        scope.changed.connect(self._view_changed)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        self.paints = group_paints(self.scope.bands.grouping, theme.dark)
+        self.view.painter_of_cells.theme = theme
+        self.dark = theme.dark
+        self._fill()
+
+    def _fill(self) -> None:
+        run, cursor = self.scope.run, self.scope.view.cursor
+        self.view.show_columns(*group_columns(self.scope.bands, cursor))
+        self.view.set_widths(12, 9, 9, shared=(0,))
+        self.where.setText(f"Cursor: {moment(run, cursor)}")
+        self.view.select_source(self.scope.bands.group_of(self.scope.view.query))
+
+    def _picked(self, group: int) -> None:
+        self.scope.look(query=self.scope.bands.query(group), allocation=None)
+
+    def _view_changed(self, old: RunView, new: RunView) -> None:
+        if old.grouping != new.grouping:
+            self.paints = group_paints(self.scope.bands.grouping, self.dark)
+        if (old.grouping, old.cursor) != (new.grouping, new.cursor):
+            self._fill()
+        self.view.select_source(self.scope.bands.group_of(new.query))

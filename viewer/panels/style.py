@@ -1,0 +1,68 @@
+"""The style sheet of the window in the colours of a theme."""
+
+from __future__ import annotations
+
+from ..charts.theme import Theme
+
+_SHEET = """
+QMainWindow, QDialog, #content {{ background: {window}; }}
+QLabel, QTableView, QTreeView, QHeaderView, QTabBar {{ color: {text}; }}
+QToolTip {{ background: {raised}; color: {text}; border: 1px solid {border}; padding: 3px; }}
+#headline {{ background: {panel}; border: none; border-bottom: 1px solid {border}; }}
+#warnings, #message {{
+    background: {warning_panel}; color: {warning}; padding: 5px 14px; border-bottom: 1px solid {border};
+}}
+#message QLabel {{ color: {warning}; }}
+#loading {{ background: {raised}; border-bottom: 1px solid {border}; }}
+#notice {{ background: {panel}; padding: 14px; border-bottom: 1px solid {border}; }}
+#where {{ color: {text}; background: {panel}; padding: 6px 8px; border-top: 1px solid {border}; }}
+#note {{ background: {raised}; color: {text}; padding: 5px 14px; border-bottom: 1px solid {border}; }}
+#empty {{ background: {panel}; border: 1px solid {border}; border-radius: 8px; padding: 26px 34px; }}
+#code {{
+    background: {window}; border: 1px solid {border}; border-radius: 4px; padding: 10px 14px; font-family: monospace;
+}}
+#close {{ border: none; background: transparent; padding: 1px 4px; color: {faint}; }}
+#caption {{ color: {faint}; padding: 3px 6px; }}
+#facts {{ padding: 6px 8px; background: {panel}; }}
+#topbar QTabBar {{ background: transparent; }}
+#topbar {{ background: {window}; border-bottom: 1px solid {border}; }}
+QSplitter::handle {{ background: {border}; }}
+QSplitter::handle:horizontal {{ width: 1px; }}
+QSplitter::handle:vertical {{ height: 1px; }}
+QTableView, QTreeView {{
+    background: {panel}; alternate-background-color: {window}; border: none; outline: none;
+    selection-background-color: {selected}; selection-color: {text};
+}}
+QTableView::item {{ padding: 0 6px; }}
+QTableView::item:selected, QTreeView::item:selected {{ background: {selected}; color: {text}; }}
+QTableView:focus, QTreeView:focus, QGraphicsView:focus {{ border: 1px solid {accent}; }}
+QTableView, QTreeView, QGraphicsView {{ border: 1px solid {panel}; }}
+QHeaderView {{ background: {panel}; }}
+QHeaderView::section {{
+    background: {panel}; color: {faint}; border: none; border-bottom: 1px solid {border}; padding: 3px 6px;
+}}
+QTabWidget::pane {{ border: none; background: {panel}; }}
+QTabBar {{ background: {window}; }}
+QTabBar::tab {{
+    background: {window}; color: {faint}; padding: 6px 14px; border: none; border-bottom: 2px solid {window};
+}}
+QTabBar::tab:selected {{ color: {text}; border-bottom: 2px solid {accent}; background: {panel}; }}
+QTabBar::tab:hover {{ color: {text}; }}
+QPushButton, QToolButton {{
+    background: {panel}; color: {text}; border: 1px solid {border}; border-radius: 4px; padding: 3px 9px;
+}}
+QPushButton:hover, QToolButton:hover {{ background: {raised}; }}
+QPushButton:focus, QToolButton:focus {{ border: 1px solid {accent}; }}
+QToolButton:disabled {{ color: {border}; }}
+#fold {{ border: none; font-weight: 600; }}
+QProgressBar {{ background: {window}; border: 1px solid {border}; border-radius: 4px; }}
+QProgressBar::chunk {{ background: {accent}; border-radius: 3px; }}
+QStatusBar {{ background: {window}; color: {faint}; border-top: 1px solid {border}; }}
+QStatusBar QLabel {{ color: {faint}; padding: 1px 8px; }}
+QStatusBar::item {{ border: none; }}
+"""
+
+
+def style_sheet(theme: Theme) -> str:
+    """The style sheet of a theme."""
+    return _SHEET.format(**{name: value for name, value in vars(theme).items() if isinstance(value, str)})

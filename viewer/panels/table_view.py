@@ -1,0 +1,104 @@
+"""The table widget that all panels use: virtual, sortable, one row high as the font needs, copies what is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QItemSelectionModel, Qt, Signal
+from PySide6.QtGui import QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
+
+from ..state.array_table import ArrayTable, Column
+from .delegates import TableDelegate
+
+
+class TableView(QTableView):
+    """Shows an `ArrayTable`. `picked` carries the source row that the user chose."""
+
+    picked = Signal(int)
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.table = ArrayTable(parent=self)
+        self.setModel(self.table)
+        self.setAccessibleName(name)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setSortingEnabled(True)
+        self.setCornerButtonEnabled(False)
+        self.verticalHeader().hide()
+        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        self.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
+        self.horizontalHeader().setHighlightSections(False)
+        self.horizontalHeader().setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.horizontalHeader().setMinimumSectionSize(40)
+        self.set_delegate(TableDelegate(self))
+        self._fit_rows()
+        self._widths: tuple[int, ...] = ()
+        self._shared: tuple[int, ...] = ()
+        self._setting = False
+        self.selectionModel().currentRowChanged.connect(self._picked)
+
+    def set_delegate(self, delegate: TableDelegate) -> None:
+        """Paint with this delegate."""
+        self.painter_of_cells = delegate
+        self.setItemDelegate(delegate)
+
+    def show_columns(self, columns: Sequence[Column], rows: object = None) -> None:
+        """Other contents; the current row is not kept, the order is."""
+        self._setting = True
+        self.table.show(columns, rows)  # type: ignore[arg-type]
+        self._setting = False
+
+    def set_widths(self, *characters: int, shared: tuple[int, ...]) -> None:
+        """Column widths in characters. Columns get theirs, except that those `shared` share what is left."""
+        self._widths, self._shared = characters, shared
+        self._fit_columns()
+
+    def _fit_columns(self) -> None:
+        width = self.fontMetrics().horizontalAdvance("0")
+        fixed = {i: n * width + 14 for i, n in enumerate(self._widths) if i not in self._shared}
+        shared = sum(self._widths[i] for i in self._shared) or 1
+        left = self.viewport().width() - sum(fixed.values())
+        for column, count in enumerate(self._widths):
+            self.setColumnWidth(column, fixed.get(column, max(left * count // shared, 50)))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._fit_columns()
+
+    def select_source(self, source: int | None) -> None:
+        """Put the current row where a source row is shown, without saying that the user did."""
+        self._setting = True
+        row = -1 if source is None else self.table.row_of(source)
+        if row < 0:
+            self.selectionModel().clear()
+        elif self.currentIndex().row() != row or not self.selectionModel().hasSelection():
+            flags = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
+            self.selectionModel().setCurrentIndex(self.table.index(row, 0), flags)
+        self._setting = False
+
+    def _picked(self, current: object, _previous: object) -> None:
+        if not self._setting and current.isValid():  # type: ignore[attr-defined]
+            self.picked.emit(self.table.source_row(current.row()))  # type: ignore[attr-defined]
+
+    def _fit_rows(self) -> None:
+        self.verticalHeader().setDefaultSectionSize(QFontMetrics(self.font()).height() + 9)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange:
+            self._fit_rows()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy) and self.currentIndex().isValid():
+            row = self.currentIndex().row()
+            cells = [str(self.table.index(row, c).data()) for c in range(self.table.columnCount())]
+            QGuiApplication.clipboard().setText("\t".join(cells))
+            return
+        super().keyPressEvent(event)

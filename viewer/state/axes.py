@@ -1,0 +1,79 @@
+"""X axes of a run: where each position lies, in event order or in time. Pure numpy.
+
+The state at position p is drawn from `edges[p]` to `edges[p + 1]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from memstrata.capture.format.schema import F64, I64
+from numpy.typing import ArrayLike
+
+from ..model.run import Run
+
+_APART = 1e-12  # seconds between events that share a tick of the clock, so that the axis can be inverted
+
+
+@dataclass(frozen=True, eq=False)
+class XAxis:
+    """One axis: `edges` has n_events + 2 strictly rising values, in the unit (`events` or `s`) of the axis."""
+
+    key: str
+    title: str
+    unit: str
+    edges: F64
+
+    @property
+    def last(self) -> int:
+        """The last position."""
+        return len(self.edges) - 2
+
+    def x_of(self, position: ArrayLike) -> F64:
+        """The x of positions, fractions allowed."""
+        return np.interp(np.asarray(position, np.float64), np.arange(len(self.edges)), self.edges)
+
+    def fraction_at(self, x: float) -> float:
+        """The position at x, with its fraction."""
+        return float(np.interp(x, self.edges, np.arange(len(self.edges))))
+
+    def position_at(self, x: ArrayLike) -> I64:
+        """The positions whose state is drawn at x."""
+        found = np.searchsorted(self.edges, x, "right") - 1
+        return np.clip(found, 0, self.last)
+
+
+@dataclass(frozen=True)
+class AxisSpec:
+    """A registered axis: its title in menus, what it needs of a run, and how it is made."""
+
+    title: str
+    needs: frozenset[str]
+    make: Callable[[Run], XAxis]
+
+
+def by_event(run: Run) -> XAxis:
+    """Every event as wide as any other."""
+    return XAxis("events", "event", "events", np.arange(run.n_events + 2, dtype=np.float64))
+
+
+def by_time(run: Run) -> XAxis:
+    """Seconds since the first event; where a GPU runs behind the host this is the time of the host's launch."""
+    times = np.zeros(run.n_events + 1) if run.times is None else np.maximum.accumulate(run.times)
+    tail = times[-1] + max((times[-1] - times[0]) * 0.01, 1e-6)
+    edges = np.append(times, tail) + np.arange(len(times) + 1) * _APART
+    host = "" if run.recording.meta.source == "cpu" else "host launch "
+    return XAxis("time", f"{host}time since the start", "s", edges)
+
+
+AXES: dict[str, AxisSpec] = {
+    "time": AxisSpec("time", frozenset({"time"}), by_time),
+    "events": AxisSpec("event order", frozenset(), by_event),
+}
+
+
+def available_axes(run: Run) -> dict[str, AxisSpec]:
+    """The axes this run can be drawn on."""
+    return {key: spec for key, spec in AXES.items() if spec.needs <= run.capabilities}

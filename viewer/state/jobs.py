@@ -1,0 +1,119 @@
+"""Long work outside the window's thread: each job has a number, a cancel check and progress; stale answers are dropped.
+
+The work itself sees plain Python only, never a Qt object. Its answer travels back through a queued signal, so
+everything that touches the window runs in the window's thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from memstrata.capture.format.problems import FormatError
+from PySide6.QtCore import QObject, Qt, Signal
+
+
+class Cancelled(Exception):
+    """Raised inside the work by `Job.check` once nobody waits for the answer any more."""
+
+
+class Job:
+    """What the work may ask and say. `number` identifies it, `title` is what the window shows."""
+
+    def __init__(self, number: int, title: str, said: Callable[[int, float, str], None]) -> None:
+        self.number, self.title = number, title
+        self._said = said
+        self._stop = threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def cancel(self) -> None:
+        """Ask the work to stop at its next check."""
+        self._stop.set()
+
+    def check(self) -> None:
+        """Raises `Cancelled` if the work was called off."""
+        if self._stop.is_set():
+            raise Cancelled
+
+    def progress(self, fraction: float, stage: str) -> None:
+        """Say how far the work is, from 0 to 1, and check."""
+        self.check()
+        self._said(self.number, fraction, stage)
+
+
+class Jobs(QObject):
+    """Runs jobs, each in a thread of its own, and keeps none of them beyond `shutdown`."""
+
+    started = Signal(int, str)
+    """(number, title)"""
+    progressed = Signal(int, float, str)
+    """(number, fraction from 0 to 1, stage)"""
+    ended = Signal(int)
+    """The number of a job that is over, however it ended."""
+    _answered = Signal(int, object, str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._running: dict[int, tuple[Job, Callable[[Any], None], Callable[[str], None]]] = {}
+        self._threads: list[threading.Thread] = []
+        self._next = 1
+        self._answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+
+    def start(
+        self, title: str, work: Callable[[Job], Any], done: Callable[[Any], None], failed: Callable[[str], None]
+    ) -> int:
+        """Run `work(job)`; then `done(answer)` or `failed(sentence)` in this thread. Returns the job's number."""
+        job = Job(self._next, title, self.progressed.emit)
+        self._next += 1
+        self._running[job.number] = (job, done, failed)
+        job.thread = threading.Thread(target=self._work, args=(job, work), name=f"memstrata {title}", daemon=True)
+        self._threads = [t for t in self._threads if t.is_alive()] + [job.thread]
+        self.started.emit(job.number, title)
+        job.thread.start()
+        return job.number
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Numbers of the jobs whose answer is awaited."""
+        return tuple(self._running)
+
+    def cancel(self, number: int) -> None:
+        """Drop the job: its answer is not delivered any more."""
+        entry = self._running.pop(number, None)
+        if entry is not None:
+            entry[0].cancel()
+            self.ended.emit(number)
+
+    def shutdown(self) -> None:
+        """Cancel everything and wait until no thread is left."""
+        for number in self.running:
+            self.cancel(number)
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+
+    def _work(self, job: Job, work: Callable[[Job], Any]) -> None:
+        answer, sentence = None, ""
+        try:
+            answer = work(job)
+        except Cancelled:
+            return
+        except (FormatError, OSError) as error:
+            sentence = str(error) or type(error).__name__
+        except MemoryError:
+            sentence = f"{job.title}: not enough memory"
+        except Exception as error:  # a fault of ours must reach the user as a sentence, not end the thread in silence
+            sentence = f"{job.title}: {type(error).__name__}: {error}"
+        self._answered.emit(job.number, answer, sentence)
+
+    def _deliver(self, number: int, answer: Any, sentence: str) -> None:
+        entry = self._running.pop(number, None)
+        if entry is None:
+            return
+        _job, done, failed = entry
+        self.ended.emit(number)
+        if sentence:
+            failed(sentence)
+        else:
+            done(answer)

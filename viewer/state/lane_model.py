@@ -1,0 +1,102 @@
+"""The tree beside the lanes: super-blocks that unfold into their layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+
+from ..look.units import bytes_text, exact_bytes_text
+from .array_table import RawRole
+from .lanes import Lane, Lanes
+
+Index = QModelIndex | QPersistentModelIndex
+ROOT = QModelIndex()
+LaneRole = Qt.ItemDataRole.UserRole + 10
+"""The `Lane` of the row."""
+
+NAME, MEASURED, PREDICTED, LANE = range(4)
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+
+
+class LaneModel(QAbstractItemModel):
+    """Two levels: the internal id of an inner row is 1 + the row of its parent, that of an outer row 0."""
+
+    def __init__(self, lanes: Lanes, cursor: int, what: str, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.lanes, self.cursor = lanes, cursor
+        self.titles = (what, "at cursor", "shapes say", "over time")
+
+    def move_cursor(self, cursor: int) -> None:
+        """Show the bytes at another position."""
+        self.cursor = cursor
+        parents = [ROOT, *(self.index(row, 0) for row in range(len(self.lanes.outer)))]
+        for parent in parents:
+            if count := self.rowCount(parent):
+                last = self.index(count - 1, PREDICTED, parent)
+                self.dataChanged.emit(self.index(0, MEASURED, parent), last)
+
+    def lane(self, index: Index) -> Lane:
+        """The lane of a row."""
+        outer = index.internalId() - 1
+        return self.lanes.inner[outer][index.row()] if outer >= 0 else self.lanes.outer[index.row()]
+
+    def is_inner(self, index: Index) -> bool:
+        """Whether the row is a layer inside a super-block."""
+        return index.internalId() > 0
+
+    def predicted_at(self, lane: Lane, position: int) -> int | None:
+        """Predicted bytes of a lane at a position."""
+        curve = self.lanes.predicted(lane)
+        if curve is None:
+            return None
+        row = int(curve.positions.searchsorted(position, "right")) - 1
+        return int(curve.bytes[row]) if row >= 0 else 0
+
+    def index(self, row: int, column: int, parent: Index = ROOT) -> QModelIndex:
+        if not self.hasIndex(row, column, parent):
+            return QModelIndex()
+        return self.createIndex(row, column, parent.row() + 1 if parent.isValid() else 0)
+
+    def parent(self, index: Index = ROOT) -> Any:
+        outer = index.internalId() - 1 if index.isValid() else -1
+        return self.createIndex(outer, 0, 0) if outer >= 0 else QModelIndex()
+
+    def rowCount(self, parent: Index = ROOT) -> int:
+        if not parent.isValid():
+            return len(self.lanes.outer)
+        if parent.internalId() or parent.column() > 0:
+            return 0
+        return len(self.lanes.inner[parent.row()])
+
+    def columnCount(self, parent: Index = ROOT) -> int:
+        return len(self.titles)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if orientation == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
+            return self.titles[section] if 0 <= section < len(self.titles) else None
+        if role == Qt.ItemDataRole.TextAlignmentRole and section in (MEASURED, PREDICTED):
+            return _RIGHT
+        return None
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if not index.isValid():
+            return None
+        lane, column = self.lane(index), index.column()
+        if role == LaneRole:
+            return lane
+        if role == Qt.ItemDataRole.TextAlignmentRole and column in (MEASURED, PREDICTED):
+            return _RIGHT
+        if role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole, RawRole):
+            return None
+        if column == NAME:
+            return lane.name
+        value = self._value(lane, column)
+        if value is None or role == RawRole:
+            return value
+        return bytes_text(value) if role == Qt.ItemDataRole.DisplayRole else exact_bytes_text(value)
+
+    def _value(self, lane: Lane, column: int) -> int | None:
+        if column == MEASURED:
+            return lane.total_at(self.cursor)
+        return self.predicted_at(lane, self.cursor) if column == PREDICTED else None

@@ -1,0 +1,167 @@
+"""Lanes: bytes over positions of one super-block or layer, cut by category, with what was predicted for it. Pure numpy.
+
+A lane keeps only the positions at which it changes, so that all lanes together are as large as the allocations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from memstrata.capture.format.plan import LayerShape
+from memstrata.capture.format.schema import B1, I64, NONE, Category, Phase
+
+from ..analysis.predicted_curve import PredictedCurve, predicted_curve
+from ..analysis.shape import shape_of
+from ..look.words import OUTSIDE_LAYERS
+from ..model.allocations import Allocations
+from ..model.curves import at_positions
+from ..model.query import AllocationQuery
+from ..model.run import Run
+
+ACTIVATIONS = (Category.activation, Category.rematerialized)
+"""What checkpointing moves, and what a prediction can be held against."""
+
+CONTENTS: dict[str, tuple[str, tuple[Category, ...]]] = {
+    "activations": ("activations", ACTIVATIONS),
+    "all": ("everything", tuple(Category)),
+}
+"""What lanes can show: (title, categories) by key."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """`layers` are rows of the layer tree, empty for what lies outside of all."""
+
+    name: str
+    layers: tuple[int, ...]
+    super_block: int
+    categories: tuple[Category, ...]
+    rows: Allocations
+    labels: I64
+    """For each row its place in `categories`."""
+    positions: I64
+    """Where the lane changes, rising; the first is 0."""
+    totals: I64
+    """Bytes from `positions[i]` on."""
+
+    @property
+    def highest(self) -> int:
+        """The most bytes it ever holds."""
+        return int(self.totals.max(initial=0))
+
+    def total_at(self, position: int) -> int:
+        """Bytes at a position."""
+        return int(self.totals[np.searchsorted(self.positions, position, "right") - 1])
+
+    def bytes_at(self, positions: I64) -> I64:
+        """Exact bytes of each category; shape [categories, positions]."""
+        return at_positions(self.rows, self.labels, len(self.categories), positions)
+
+    def peaks(self, begin: I64, end: I64) -> I64:
+        """The position with the most bytes of this lane in each closed interval of positions."""
+        first = np.searchsorted(self.positions, begin, "right") - 1
+        last = np.searchsorted(self.positions, end, "right") - 1
+        spans = zip(first.tolist(), last.tolist())
+        best = [a if a == b else a + int(self.totals[a : b + 1].argmax()) for a, b in spans]
+        return np.maximum(self.positions[np.array(best, np.int64)], begin)
+
+    @property
+    def query(self) -> AllocationQuery:
+        """The allocations of the lane."""
+        categories = frozenset(self.categories) if len(self.categories) < len(Category) else None
+        if len(self.layers) == 1:
+            return AllocationQuery(layer=self.layers[0], categories=categories)
+        return AllocationQuery(super_block=self.super_block, categories=categories)
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """One lane for each super-block and, last, for what lies outside layers; `inner[i]` are the layers of lane i."""
+
+    run: Run
+    outer: tuple[Lane, ...]
+    inner: tuple[tuple[Lane, ...], ...]
+
+    @cached_property
+    def scales(self) -> tuple[int, int]:
+        """Bytes that fill the height of an outer and of an inner lane; the same for all of a kind, predictions in."""
+        outer = [*(lane.highest for lane in self.outer), *(_peak(self.predicted(lane)) for lane in self.outer)]
+        inner = [lane.highest for lanes in self.inner for lane in lanes]
+        return max(max(outer, default=0), 1), max(max(inner, default=0), 1)
+
+    def predicted(self, lane: Lane) -> PredictedCurve | None:
+        """What shapes alone say for the activations of this lane; None where they say nothing."""
+        if lane.layers not in self._predictions:
+            self._predictions[lane.layers] = _predicted(self.run, lane.layers)
+        return self._predictions[lane.layers]
+
+    def phases(self, lane: Lane) -> list[tuple[Phase, int, int]]:
+        """(phase, first position, last position) of each pass of a layer of the lane."""
+        spans = self.run.spans
+        mine = np.isin(spans.layer, lane.layers) & (spans.module == _layer_modules(self.run)[spans.layer])
+        rows = np.flatnonzero(mine)
+        return [(Phase(int(spans.phase[r])), int(spans.start_position[r]), int(spans.end_position[r])) for r in rows]
+
+    @cached_property
+    def _predictions(self) -> dict[tuple[int, ...], PredictedCurve | None]:
+        return {(): None}
+
+
+def lanes_of(run: Run, categories: Sequence[Category] = ACTIVATIONS) -> Lanes:
+    """The lanes of a run, of the allocations in these categories."""
+    layer = run.attribution.layer
+    place = np.full(len(Category), NONE, np.int64)
+    place[list(categories)] = np.arange(len(categories))
+    labels = place[run.attribution.category]
+    shown = labels >= 0
+
+    def lane(name: str, layers: tuple[int, ...], block: int) -> Lane:
+        mine = shown & (np.isin(layer, layers) if layers else layer == NONE)
+        return _lane(run, name, layers, block, tuple(categories), mine, labels)
+
+    outer, inner = [], []
+    for number, block in enumerate(run.layers.super_blocks):
+        members = tuple(range(block.start, block.stop))
+        outer.append(lane(block.name, members, number))
+        inner.append(tuple(lane(run.layers.names[i], (i,), number) for i in members) if len(members) > 1 else ())
+    rest = lane(OUTSIDE_LAYERS, (), NONE)
+    return Lanes(run, (*outer, rest), (*inner, ()))
+
+
+def _lane(
+    run: Run, name: str, layers: tuple[int, ...], block: int, categories: tuple[Category, ...], mine: B1, labels: I64
+) -> Lane:
+    rows = np.flatnonzero(mine)
+    allocations = run.allocations.take(rows)
+    edges = np.concatenate(([0], allocations.start, allocations.end))
+    deltas = np.concatenate(([0], allocations.bytes, -allocations.bytes))
+    positions, where = np.unique(edges, return_inverse=True)
+    sums = np.zeros(len(positions), np.int64)
+    np.add.at(sums, where, deltas)
+    return Lane(name, layers, block, categories, allocations, labels[rows], positions, np.cumsum(sums))
+
+
+def _predicted(run: Run, layers: tuple[int, ...]) -> PredictedCurve | None:
+    """The prediction of a model in which every other layer keeps nothing. Its terms stay, with no width, so that a
+    segment still begins where it does."""
+    shape = shape_of(run)
+    if shape is None or not layers:
+        return None
+    emptied = tuple(s if i in layers else _without_width(s) for i, s in enumerate(shape.layers))
+    return predicted_curve(run, replace(shape, layers=emptied))
+
+
+def _without_width(shape: LayerShape) -> LayerShape:
+    return replace(shape, terms=tuple(replace(term, width=0) for term in shape.terms))
+
+
+def _peak(curve: PredictedCurve | None) -> int:
+    return curve.peak_bytes if curve is not None else 0
+
+
+def _layer_modules(run: Run) -> I64:
+    """Module row of each layer; one more, never met, for -1."""
+    return np.append(run.layers.modules, -2).astype(np.int64)

@@ -1,0 +1,80 @@
+"""`Scope`: the session as the views of one run see it; it follows the run when others are closed before it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal
+
+from ..model.query import AllocationQuery
+from ..model.run import Run
+from .axes import AXES, XAxis
+from .bands import Bands, bands_of
+from .session import Session
+from .view_state import RunView, ViewState
+
+
+class Scope(QObject):
+    """Reads and changes what is looked at in one run, and nothing else."""
+
+    changed = Signal(object, object)
+    """(old, new), both `RunView` of this run; not emitted while the run is closed."""
+
+    def __init__(self, session: Session, run: Run, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.session = session
+        self.run = run
+        self._bands: dict[str, Bands] = {}
+        self._axes: dict[str, XAxis] = {}
+        session.changed.connect(self._session_changed)
+
+    @property
+    def view(self) -> RunView:
+        """What is looked at now."""
+        return self.session.view(self.session.state.runs.index(self.run))
+
+    def look(self, **changes: Any) -> None:
+        """Change what is looked at; positions and rows outside the run are brought inside."""
+        if "cursor" in changes:
+            changes["cursor"] = min(max(int(changes["cursor"]), 0), self.run.n_events)
+        self.session.look(self.session.state.runs.index(self.run), **changes)
+
+    @property
+    def bands(self) -> Bands:
+        """The bands of the grouping in force."""
+        key = self.view.grouping
+        if key not in self._bands:
+            self._bands[key] = bands_of(self.run, key)
+        return self._bands[key]
+
+    @property
+    def axis(self) -> XAxis:
+        """The x axis in force."""
+        key = self.view.axis
+        if key not in self._axes:
+            self._axes[key] = AXES[key].make(self.run)
+        return self._axes[key]
+
+    @property
+    def visible(self) -> tuple[float, float]:
+        """First and last x on screen."""
+        axis, visible = self.axis, self.view.visible
+        if visible is None:
+            return float(axis.edges[0]), float(axis.edges[-1])
+        return float(axis.x_of(visible[0])), float(axis.x_of(visible[1]))
+
+    def alive_query(self) -> AllocationQuery:
+        """The selection's query at the cursor."""
+        return replace(self.view.query or AllocationQuery(), position=self.view.cursor)
+
+    def release(self) -> None:
+        """Hear nothing of the session any more."""
+        self.session.changed.disconnect(self._session_changed)
+
+    def _session_changed(self, old: ViewState, new: ViewState) -> None:
+        if self.run not in old.runs or self.run not in new.runs:
+            return
+        before, after = old.views[old.runs.index(self.run)], new.views[new.runs.index(self.run)]
+        if before != after:
+            self.changed.emit(before, after)

@@ -1,0 +1,66 @@
+"""Words for what is selected: a query, an allocation, a position."""
+
+from __future__ import annotations
+
+import numpy as np
+from memstrata.capture.format.schema import Action
+
+from ..analysis.place import place_of, super_block_text
+from ..look import words
+from ..look.units import bytes_text, count_text, exact_bytes_text
+from ..model.query import AllocationQuery
+from ..model.run import Run
+from .lanes import ACTIVATIONS
+from .run_tables import born_text, freed_text, module_text, moment_text, what_text
+
+
+def describe(run: Run, query: AllocationQuery | None) -> str:
+    """`activations, layers.3`; empty where the query restricts nothing."""
+    if query is None:
+        return ""
+    parts = []
+    if query.categories is not None:
+        kept = query.categories == frozenset(ACTIVATIONS)
+        parts.append("activations" if kept else ", ".join(words.category_text(c) for c in sorted(query.categories)))
+    if query.category is not None:
+        parts.append(words.category_text(query.category))
+    if query.layer is not None:
+        parts.append(run.layers.names[query.layer] if query.layer >= 0 else words.OUTSIDE_LAYERS)
+    if query.super_block is not None:
+        parts.append(super_block_text(run, query.super_block) if query.super_block >= 0 else words.OUTSIDE_LAYERS)
+    if query.phase is not None:
+        parts.append(f"born in {words.phase_text(query.phase)}")
+    if query.before is not None:
+        parts.append("older than the recording" if query.before else "made in the recording")
+    if query.group is not None:
+        parts.append(run.grouping(query.group[0]).names[query.group[1]])
+    if query.born is not None:
+        parts.append(f"made by events {count_text(query.born[0])} to {count_text(query.born[1])}")
+    return ", ".join(parts)
+
+
+def moment(run: Run, position: int) -> str:
+    """`751 MiB at 0.412 s, event 987 of 6,228, backward of super-block 2`."""
+    where = place_of(run, position).text
+    time = f" at {moment_text(run, position)}" if run.times is not None else ""
+    event = f", event {count_text(position - 1)} of {count_text(run.n_events)}" if position else ", at the start"
+    return f"{bytes_text(int(run.curve[position]))}{time}{event}{', ' + where if where else ''}"
+
+
+def allocation_lines(run: Run, row: int) -> tuple[str, str]:
+    """What an allocation is, and where and when it lives."""
+    size = int(run.allocations.bytes[row])
+    category = words.category_text(int(run.attribution.category[row]))
+    what = what_text(run, row)
+    first = f"{bytes_text(size)} ({exact_bytes_text(size)}), {category}{': ' + what if what else ''}"
+    module = module_text(run, int(run.attribution.module[row]))
+    second = f"{module + '; ' if module else ''}allocated {born_text(run, row)}, freed {freed_text(run, row)}"
+    if "timeline" in run.capabilities:
+        second += " (the bar at the foot of the bands)"
+    return first, second
+
+
+def failed_allocations(run: Run) -> list[tuple[int, int]]:
+    """(position, bytes asked for) of each out-of-memory event of the device."""
+    rows = np.flatnonzero(run.events.action == Action.oom)
+    return list(zip((rows + 1).tolist(), run.events.bytes[rows].tolist()))

@@ -1,0 +1,87 @@
+"""What is looked at: one frozen value for the whole window. Pure functions make the next one out of the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..model.query import AllocationQuery
+from ..model.run import Run
+
+COMPARE = -1
+"""The page that compares the two runs opened last."""
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What is looked at in one run."""
+
+    cursor: int
+    """Position, from 0 to the run's number of events."""
+    grouping: str
+    """Key of the grouping that cuts the bands."""
+    axis: str
+    """Key of the x axis."""
+    visible: tuple[float, float] | None = None
+    """First and last position on screen, fractions allowed; None for all of them."""
+    query: AllocationQuery | None = None
+    """Restricts tables and lifts bands; its position is never set, the cursor is the position."""
+    allocation: int | None = None
+    """Row of the selected allocation."""
+    lanes: str = "activations"
+    """Key of what the lanes show."""
+
+
+@dataclass(frozen=True)
+class ViewState:
+    """The whole window: the open runs, what is looked at in each, and which page is in front."""
+
+    runs: tuple[Run, ...] = ()
+    views: tuple[RunView, ...] = ()
+    page: int = 0
+    """Number of the run in front, or `COMPARE`."""
+    slot: int | None = None
+    """Selected place on the structure axis of the comparison."""
+
+    @property
+    def run(self) -> Run | None:
+        """The run in front, None where nothing is open or the comparison is in front."""
+        return self.runs[self.page] if 0 <= self.page < len(self.runs) else None
+
+    @property
+    def compared(self) -> tuple[Run, Run] | None:
+        """The two runs that a comparison shows, None with fewer than two open."""
+        return (self.runs[-2], self.runs[-1]) if len(self.runs) >= 2 else None
+
+
+def first_view(run: Run, grouping: str) -> RunView:
+    """The view a file opens with: the cursor on the peak, the largest
+    allocation that has a stack selected, the whole step, time where there is one."""
+    rows = AllocationQuery(position=run.peak_position).select(run)
+    told = rows[run.allocations.stack[rows] >= 0]
+    largest = (told if len(told) else rows)[:1].tolist()
+    axis = "time" if "time" in run.capabilities else "events"
+    return RunView(run.peak_position, grouping, axis, allocation=largest[0] if largest else None)
+
+
+def opened(state: ViewState, run: Run, grouping: str) -> ViewState:
+    """The state with one more run; the second run brings the comparison to the front."""
+    runs, views = (*state.runs, run), (*state.views, first_view(run, grouping))
+    return replace(state, runs=runs, views=views, page=COMPARE if len(runs) >= 2 else 0, slot=None)
+
+
+def closed(state: ViewState, index: int) -> ViewState:
+    """The state without this run; the page in front stays in front where it still exists."""
+    runs = state.runs[:index] + state.runs[index + 1 :]
+    views = state.views[:index] + state.views[index + 1 :]
+    page = state.page - 1 if state.page > index else state.page
+    if page == COMPARE and len(runs) < 2:
+        page = 0
+    return replace(state, runs=runs, views=views, page=max(COMPARE, min(page, max(len(runs) - 1, 0))), slot=None)
+
+
+def looking(state: ViewState, index: int, **changes: Any) -> ViewState:
+    """The state with these changes to the view of one run."""
+    views = list(state.views)
+    views[index] = replace(views[index], **changes)
+    return replace(state, views=tuple(views))
