@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+
 from memstrata.capture import Recorder, record_step
 from memstrata.capture.demo import DemoConfig
 from memstrata.capture.format import files, schema

@@ -22,11 +22,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from memstrata.capture import demo, record_step
-from memstrata.capture.format.schema import FORMAT_VERSION
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
+
+from memstrata.capture import demo, record_step
+from memstrata.capture.format.schema import FORMAT_VERSION
 
 HERE = Path(__file__).resolve().parent
 

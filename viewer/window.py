@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from memstrata.capture.format.problems import FormatError
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence
 from PySide6.QtWidgets import (
     QApplication,
@@ -18,6 +17,8 @@ from PySide6.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+
+from memstrata.capture.format.problems import FormatError
 
 from .charts.theme import Theme, ThemeWatch
 from .model.grouping import preferred

@@ -1,6 +1,7 @@
 """Module trees written out by hand, as recordings without events."""
 
 import pytest
+
 from memstrata.capture.format import schema
 from memstrata.capture.format.interning import StringTable
 from memstrata.capture.format.plan import layer_kinds

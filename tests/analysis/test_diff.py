@@ -1,6 +1,7 @@
 """Two recordings of one step, without and with a checkpoint per super-block."""
 
 import pytest
+
 from memstrata.capture.format.schema import Phase
 from memstrata.viewer.analysis.comparison import comparison_headline
 from memstrata.viewer.analysis.diff import Diff

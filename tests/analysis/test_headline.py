@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from memstrata.viewer.analysis.headline import headline
 from memstrata.viewer.analysis.shape import shape_of
 from memstrata.viewer.analysis.what_if import estimate

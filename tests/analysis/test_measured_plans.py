@@ -5,6 +5,7 @@ every block but the last. Recorded here at a sixteenth of the bytes, in units of
 """
 
 import pytest
+
 from memstrata.viewer.analysis.diff import Diff
 from memstrata.viewer.analysis.headline import headline
 from memstrata.viewer.analysis.predicted_curve import predicted_curve
@@ -78,8 +79,9 @@ def heads(tmp_path_factory):
 
 
 def recorded_head(path, how):
-    from memstrata.capture import Recorder
     from torch import nn
+
+    from memstrata.capture import Recorder
 
     class Model(nn.Module):
         def __init__(self):

@@ -1,6 +1,7 @@
 """Eight blocks of Linear-GELU-Linear-GELU: measured 152, 152, 152, 68 and 68 MiB for these plans."""
 
 import pytest
+
 from memstrata.capture.format.plan import Plan
 from memstrata.viewer.analysis.prediction import predict
 from memstrata.viewer.analysis.shape import shape_of_recording

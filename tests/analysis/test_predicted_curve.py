@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from memstrata.capture.format.plan import Plan
 from memstrata.capture.format.schema import Phase
 from memstrata.viewer.analysis.predicted_curve import Base, at_every_position, predicted_curve

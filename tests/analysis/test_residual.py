@@ -1,6 +1,7 @@
 """The residual closes exactly, and finds what shapes forget."""
 
 import pytest
+
 from memstrata.viewer.analysis.residual import residual
 from memstrata.viewer.analysis.shape import plan_in_force, shape_of
 

@@ -1,6 +1,7 @@
 """The teaching model: every line exact."""
 
 import pytest
+
 from memstrata.capture.format.plan import PRESETS, Plan
 from memstrata.viewer.analysis.budget import sharded_state
 from memstrata.viewer.analysis.prediction import predict, schedule

@@ -1,6 +1,7 @@
 """What makes a comparison doubtful is said."""
 
 import pytest
+
 from memstrata.capture.format.plan import Plan
 from memstrata.capture.format.schema import KnownStorages, Severity, empty
 from memstrata.viewer.analysis.warnings import warnings_of

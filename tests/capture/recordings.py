@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+
 from memstrata.capture import Recorder
 from memstrata.capture.format import files
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import Fate, Phase
-from torch import nn
 
 
 def record(path: Path, step: Callable[[], Any], **options: Any) -> Recording:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+
 from memstrata.capture.allocation_sources.cuda import since
 from memstrata.capture.format.recording import Recording, build
 from memstrata.capture.format.schema import Action, MarkKind

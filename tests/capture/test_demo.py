@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+
 from memstrata.capture import demo
 from memstrata.capture.demo import DemoConfig
 from memstrata.capture.format import files

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
+
 from memstrata.capture.layers import batch_and_sequence, kind_of, layer_lists
 from memstrata.capture.models.hybrid import HybridConfig, HybridDecoder
-from torch import nn
 
 
 def lengths(model: nn.Module) -> list[int]:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from memstrata.capture import CaptureError, Recorder, record_step
 from memstrata.capture.format import files
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import Action, Phase, StorageKind
 from memstrata.capture.format.units import bytes_text
 from memstrata.capture.summary import peak_bytes
-from torch import nn
 
 from .recordings import codes, gradients, mlp, module_paths, record
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from memstrata.capture.format.recording import Recording
-from memstrata.capture.format.schema import Fate, Phase, StorageKind
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
+
+from memstrata.capture.format.recording import Recording
+from memstrata.capture.format.schema import Fate, Phase, StorageKind
 
 from .recordings import codes, fates, mlp, module_paths, record, saved_bytes
 

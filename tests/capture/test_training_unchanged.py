@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from memstrata.capture import Recorder, record_step
-from memstrata.capture.format import files
 from torch import nn
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as torch_optimizer
 from torch.utils.checkpoint import checkpoint
+
+from memstrata.capture import Recorder, record_step
+from memstrata.capture.format import files
 
 from .recordings import codes, fates, gradients, mlp, record
 

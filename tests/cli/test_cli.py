@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import pytest
+
 from memstrata.viewer import cli
 
 GIB = 1024**3

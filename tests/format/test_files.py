@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from memstrata.capture.format import files, schema
 from memstrata.capture.format.interning import StackTable, StringTable
 from memstrata.capture.format.problems import FormatError, Problem, merge

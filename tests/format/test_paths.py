@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from memstrata.capture.format.paths import short_path
 
 

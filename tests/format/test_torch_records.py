@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from memstrata.capture.format.interning import StackTable, StringTable
 from memstrata.capture.format.recording import Meta, Recording, build
 from memstrata.capture.format.schema import NONE, Action, BlockState, MarkKind, Severity

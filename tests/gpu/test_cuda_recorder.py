@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
+from torch.autograd.graph import save_on_cpu
+from torch.utils.checkpoint import checkpoint
+
 from memstrata.capture import Recorder, record_step
 from memstrata.capture.format import files
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import Category, Fate, Phase
 from memstrata.viewer.model import identities
 from memstrata.viewer.model.run import Run
-from torch import nn
-from torch.autograd.graph import save_on_cpu
-from torch.utils.checkpoint import checkpoint
 
 ROWS, WIDTH = 4096, 1024
 ONE = ROWS * WIDTH * 4

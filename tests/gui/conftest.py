@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QTimer
+from PySide6.QtGui import QColor, QPalette
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
 from memstrata.capture.format import files, schema
 from memstrata.capture.format.interning import StackTable, StringTable
 from memstrata.capture.format.recording import Device, Meta, Recording, build
@@ -16,10 +21,6 @@ from memstrata.capture.format.schema import NONE, Action, Fate, Phase, StorageKi
 from memstrata.viewer.panels.compare_page import ComparePage
 from memstrata.viewer.panels.run_page import RunPage
 from memstrata.viewer.window import Window, application
-from PySide6.QtCore import QCoreApplication, QEvent, QTimer
-from PySide6.QtGui import QColor, QPalette
-from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 
 MIB = 1 << 20
 LAYERS, HIDDEN, TOKENS = 4, 1024, 256

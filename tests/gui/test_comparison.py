@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
 from memstrata.capture.format.schema import Phase
 from memstrata.viewer.analysis.diff import Diff
 from memstrata.viewer.look.units import bytes_text
@@ -13,9 +17,6 @@ from memstrata.viewer.panels.run_page import RunPage
 from memstrata.viewer.state.array_table import RawRole
 from memstrata.viewer.state.view_state import COMPARE
 from memstrata.viewer.window import Window
-from PySide6.QtCore import QPointF, Qt
-from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
 
 MIB = 1 << 20
 

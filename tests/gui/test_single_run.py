@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
 from memstrata.capture.format.schema import Category
 from memstrata.viewer.look.units import bytes_text, exact_bytes_text
 from memstrata.viewer.model.grouping import available
 from memstrata.viewer.model.query import AllocationQuery
 from memstrata.viewer.state.array_table import RawRole
 from memstrata.viewer.window import Window
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QWheelEvent
-from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 
 MIB = 1 << 20
 

@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QTimer, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QImage
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, QTabBar, QTableView
+from pytestqt.qtbot import QtBot
+
 from memstrata.capture.format.schema import Action, Severity
 from memstrata.viewer import window as window_module
 from memstrata.viewer.look.units import bytes_text
@@ -19,10 +24,6 @@ from memstrata.viewer.panels.run_page import RunPage
 from memstrata.viewer.state import loading, platform
 from memstrata.viewer.state.jobs import Job
 from memstrata.viewer.window import Window, write_png
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QTimer, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QImage
-from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, QTabBar, QTableView
-from pytestqt.qtbot import QtBot
 
 
 def test_an_empty_window_says_what_to_do(window: Window) -> None:

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+
 from memstrata.capture.format.schema import Category, Fate, Phase
 from memstrata.viewer.look import palette, words
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from memstrata.viewer.look import units
 
 GIB = 1024**3

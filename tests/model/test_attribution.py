@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from memstrata.capture.format.schema import NONE, Category, Fate, Phase, StorageKind
 from memstrata.viewer.model import identities
 from memstrata.viewer.model.run import Run

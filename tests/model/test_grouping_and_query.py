@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from memstrata.capture.format.schema import NONE, Category, Phase, StorageKind
 from memstrata.viewer.model import stacks
 from memstrata.viewer.model.grouping import GROUPINGS, ColourRule, available, preferred

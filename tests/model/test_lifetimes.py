@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from memstrata.capture.format.schema import NONE, Action, StorageKind
 from memstrata.viewer.model import identities
 from memstrata.viewer.model.curves import at_positions, live_bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+
 from memstrata.capture.format.schema import NONE
 from memstrata.viewer.model.events import device_events
 from memstrata.viewer.model.lifetimes import pair

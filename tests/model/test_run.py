@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from memstrata.capture.format.problems import Problem
 from memstrata.capture.format.schema import NONE, Severity, StorageKind
 from memstrata.viewer.model import identities

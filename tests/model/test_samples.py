@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from memstrata.viewer.model import identities
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from memstrata.capture.format.schema import NONE, Phase
 
 from .recordings import Step, two_layers

@@ -1,6 +1,7 @@
 """Plans and the arithmetic of shapes."""
 
 import pytest
+
 from memstrata.capture.format.plan import PRESETS, Plan, covers
 
 TEACHING = PRESETS["teaching"]

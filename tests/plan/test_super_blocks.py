@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from memstrata.capture.format.plan import every, layer_kinds, super_blocks
 
 HYBRID = "LLLF"

@@ -4,6 +4,7 @@ import importlib.util
 import json
 
 import pytest
+
 from memstrata.viewer.cli import main
 
 DEVICE_KEYS = {

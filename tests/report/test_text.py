@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from memstrata.capture.format.plan import PRESETS
 from memstrata.viewer.analysis.diff import Diff
 from memstrata.viewer.model.run import Run

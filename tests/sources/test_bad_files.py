@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+
 from memstrata.capture.format.problems import FormatError
 from memstrata.viewer.model import identities
 from memstrata.viewer.model.run import Run

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from memstrata.capture.format.problems import Problem
 from memstrata.capture.format.schema import Action, Category, MarkKind
 from memstrata.viewer.model import endstate, identities

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from memstrata.capture.format.schema import Action, MarkKind
 from memstrata.viewer.model import endstate, identities
 from memstrata.viewer.model.run import Run

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from memstrata.capture.format.schema import Category, Phase
 from memstrata.viewer.charts import ticks
 from memstrata.viewer.charts.sampling import peak_columns

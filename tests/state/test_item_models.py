@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt
+from PySide6.QtTest import QAbstractItemModelTester
+from PySide6.QtWidgets import QApplication
+
 from memstrata.viewer.analysis.diff import Diff
 from memstrata.viewer.model.query import AllocationQuery
 from memstrata.viewer.model.run import Run
@@ -16,9 +20,6 @@ from memstrata.viewer.state.bands import bands_of
 from memstrata.viewer.state.lane_model import LaneModel
 from memstrata.viewer.state.lanes import CONTENTS, lanes_of
 from memstrata.viewer.state.loading import open_run
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, Qt
-from PySide6.QtTest import QAbstractItemModelTester
-from PySide6.QtWidgets import QApplication
 
 FATAL = QAbstractItemModelTester.FailureReportingMode.Fatal
 

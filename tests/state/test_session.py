@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.state.loading import open_run
 from memstrata.viewer.state.scope import Scope

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+
 from memstrata.capture.format.plan import ModelShape, Plan, covers
 from memstrata.capture.format.schema import B1, I64, Phase
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from memstrata.capture.format.plan import ModelShape, Plan, covers
 from memstrata.capture.format.schema import Category
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from memstrata.capture.format.schema import B1, NONE, Phase
 
 from ..look import words

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+
 from memstrata.capture.format.plan import LayerShape, ModelShape, Plan, Term
 from memstrata.capture.format.schema import I64, Fate, Phase
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from memstrata.capture.format.schema import I64
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
+
+from memstrata.capture.format.schema import I64
 
 from ..state.axes import XAxis
 from ..state.bands import Bands

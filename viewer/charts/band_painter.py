@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from memstrata.capture.format.schema import F64, I64
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+
+from memstrata.capture.format.schema import F64, I64
 
 from ..look import palette
 from .colours import Paint

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memstrata.capture.format.schema import Category, Phase
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QBrush, QColor
+
+from memstrata.capture.format.schema import Category, Phase
 
 from ..look import palette
 from ..model.grouping import ColourRule, Grouping

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from memstrata.capture.format.schema import F64, I64, NONE
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
+
+from memstrata.capture.format.schema import F64, I64, NONE
 
 from ..state.axes import XAxis
 from ..state.lanes import Lane, Lanes

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memstrata.capture.format.schema import Phase
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
+
+from memstrata.capture.format.schema import Phase
 
 from ..look.palette import channels
 from ..state.axes import XAxis

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from memstrata.capture.format.schema import F64, I64
 
 from ..state.axes import XAxis

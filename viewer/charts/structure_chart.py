@@ -6,10 +6,11 @@ from itertools import groupby
 
 import numpy as np
 import pyqtgraph as pg
-from memstrata.capture.format.schema import NONE, Phase
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QToolTip, QWidget
+
+from memstrata.capture.format.schema import NONE, Phase
 
 from ..look.units import bytes_text, difference_text, exact_bytes_text
 from ..model.run import Run

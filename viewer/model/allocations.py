@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from memstrata.capture.format.schema import B1, I32, I64, NONE
 
 

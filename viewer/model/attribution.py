@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import B1, I32, I64, NONE, U8, Category, Fate, Phase, StorageKind
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import B1, I64, Action
-from numpy.typing import NDArray
 
 from .allocations import Allocations
 from .events import device_events

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import I32, I64, U8, Action
-from numpy.typing import NDArray
 
 MICROSECOND = 1000
 """Nanoseconds. torch's CUDA history stamps whole microseconds; the recorder's own times are finer."""

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from memstrata.capture.format.schema import I32, I64, NONE, Category, Phase
 
 from . import stacks

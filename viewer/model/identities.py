@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+
 from memstrata.capture.format.schema import I64
 
 from .curves import at_positions

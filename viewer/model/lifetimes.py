@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from memstrata.capture.format.problems import Problem
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import B1, I64, NONE, Action, Severity

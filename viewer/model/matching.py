@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from memstrata.capture.format.schema import B1, I64, NONE
 
 from .allocations import Allocations

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
 from memstrata.capture.format.schema import B1, I64, Category, Phase
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
+
 from memstrata.capture.format.problems import Problem, merge
 from memstrata.capture.format.recording import Device, Recording
 from memstrata.capture.format.schema import B1, I64, NONE, Category, Fate, Severity

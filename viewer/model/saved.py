@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import I32, I64, NONE, U8, Fate
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import I32, I64, NONE, U8, Phase
 

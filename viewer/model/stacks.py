@@ -6,6 +6,7 @@ import re
 import sys
 
 import numpy as np
+
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import B1, I32, NONE
 

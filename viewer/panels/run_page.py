@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memstrata.capture.format.schema import Severity
 from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QSplitter, QTabWidget, QVBoxLayout, QWidget
+
+from memstrata.capture.format.schema import Severity
 
 from ..charts.theme import Theme
 from ..model.query import AllocationQuery

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from PySide6.QtWidgets import QLabel, QWidget
+
 from memstrata.capture.format.problems import Problem
 from memstrata.capture.format.schema import Severity
-from PySide6.QtWidgets import QLabel, QWidget
 
 _WORDS = {Severity.error: "Warning", Severity.warning: "Warning", Severity.info: "Note"}
 _MOST = 4

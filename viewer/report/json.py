@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from memstrata.capture.format.problems import Problem, merge
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import NONE, Action, Fate

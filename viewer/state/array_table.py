@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from memstrata.capture.format.schema import I64
 from numpy.typing import NDArray
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+
+from memstrata.capture.format.schema import I64
 
 Index = QModelIndex | QPersistentModelIndex
 ROOT = QModelIndex()

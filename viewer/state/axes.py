@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from memstrata.capture.format.schema import F64, I64
 from numpy.typing import ArrayLike
+
+from memstrata.capture.format.schema import F64, I64
 
 from ..model.run import Run
 

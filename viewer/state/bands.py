@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from memstrata.capture.format.schema import I64
 
 from ..model.curves import at_positions

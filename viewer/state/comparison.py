@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+
 from memstrata.capture.format.schema import I64, Category
 
 from ..analysis.diff import Diff, DiffRow

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from memstrata.capture.format.problems import FormatError
 from PySide6.QtCore import QObject, Qt, Signal
+
+from memstrata.capture.format.problems import FormatError
 
 
 class Cancelled(Exception):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+
 from memstrata.capture.format.plan import LayerShape
 from memstrata.capture.format.schema import B1, I64, NONE, Category, Phase
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from memstrata.capture.format.schema import I64, NONE, Category, Fate, Phase, Severity
 
 from ..look import words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from memstrata.capture.format.schema import Action
 
 from ..analysis.place import place_of, super_block_text

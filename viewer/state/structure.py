@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+
 from memstrata.capture.format.schema import NONE, Phase
 
 from ..look import words
