@@ -44,6 +44,22 @@ _DARK: dict[Category, str] = {
 HATCHES: dict[Category, str] = {Category.rematerialized: "diagonal", Category.unattributed: "dots"}
 """Categories that are hatched over their colour; recompute is always diagonal."""
 
+_PHASE_LIGHT: dict[Phase, str] = {
+    Phase.forward: "#8aa4bf",
+    Phase.recompute: "#6d8299",
+    Phase.backward: "#46607a",
+    Phase.optimizer: "#1f2f3f",
+    Phase.other: "#c0c2c6",
+}
+
+_PHASE_DARK: dict[Phase, str] = {
+    Phase.forward: "#a3bcd6",
+    Phase.recompute: "#7f96ad",
+    Phase.backward: "#587491",
+    Phase.optimizer: "#dbe4ed",
+    Phase.other: "#7d8187",
+}
+
 RECOMPUTE_HATCH = "diagonal"
 
 _RAMP = ("#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
@@ -86,15 +102,8 @@ def fate_colour(fate: Fate | int, dark: bool = False) -> str:
 
 
 def phase_colour(phase: Phase | int, dark: bool = False) -> str:
-    """Colours of the phase ribbon; recompute is hatched as well."""
-    shown = {
-        Phase.forward: Category.gradient,
-        Phase.recompute: Category.rematerialized,
-        Phase.backward: Category.activation,
-        Phase.optimizer: Category.optimizer_state,
-        Phase.other: Category.unattributed,
-    }
-    return category_colour(shown[Phase(phase)], dark)
+    """Slates told apart by lightness, so that no phase wears a category's colour; recompute is hatched as well."""
+    return (_PHASE_DARK if dark else _PHASE_LIGHT)[Phase(phase)]
 
 
 def neutral(dark: bool = False) -> str:
