@@ -49,13 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UserError, ValueError) as error:  # FormatError is a ValueError
         return _fail(str(error))
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        what = error.filename or "the output cannot be written"
+        return _fail(f"{what}: {(error.strerror or str(error)).lower()}")
     except KeyboardInterrupt:
         return _fail("interrupted")
 
 
 def _fail(sentence: str) -> int:
-    print(f"memstrata: {' '.join(sentence.split())}", file=sys.stderr)
+    words = "".join(c if c.isprintable() else " " for c in sentence)  # a file's name can hold control characters
+    print(f"memstrata: {' '.join(words.split())}", file=sys.stderr)
     return 2
 
 
@@ -120,6 +122,8 @@ def _version() -> str:
 
 def _print(text: str) -> None:
     """To stdout at once, so that a closed pipe shows here; what its encoding lacks becomes `?`."""
+    if sys.stdout is None:  # started with stdout closed
+        raise UserError("there is nowhere to print to: standard output is closed")
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
     sys.stdout.flush()

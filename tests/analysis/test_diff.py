@@ -106,3 +106,20 @@ def test_plain_snapshots_compare_by_what_can_be_known(snapshots, run_of):
         assert sum(row.difference_bytes for row in diff.by_category) == diff.peak_difference_bytes
         assert all(line.text for line in comparison_headline(diff))
         assert not {w.code for w in diff.warnings} & {"never_checkpointed", "optimizer_state_in_one_run"} or diff.b is b
+
+
+def test_a_difference_in_time_needs_enough_steps(diff):
+    def said(steps, seconds):
+        runs = [Run(diff.a.recording.replace_meta(step_index=steps, step_seconds_unrecorded=s)) for s in (1.0, seconds)]
+        return comparison_headline(Diff(*runs))[0].text.partition("; ")[2]
+
+    assert said(3, 0.5) == "step 1.00 s to 500 ms (median of 2 steps each, too few for a percentage)"
+    assert said(6, 1.5) == "step 1.00 s to 1.50 s, 50.0% longer"
+    assert said(6, 1.001) == "step 1.00 s to 1.00 s, about the same"
+    assert said(6, 0.5) == "step 1.00 s to 500 ms, 50.0% shorter"
+
+
+def test_a_super_block_of_one_layer_bears_its_name_everywhere(run_of):
+    diff = Diff(run_of("uniform.mstrata"), run_of("uniform-checkpointed.mstrata"))
+    assert [row.label for row in diff.by_super_block][:2] == ["0", "1"]
+    assert diff.by_super_block_slot[0].slot.label == "forward of 0"

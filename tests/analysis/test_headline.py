@@ -1,9 +1,12 @@
 """The three lines of the answer, and the allocations behind each number."""
 
+import dataclasses
 import re
 
+import numpy as np
 import pytest
 
+from memstrata.capture.format.schema import Phase, Spans, columns_of
 from memstrata.viewer.analysis.headline import headline
 from memstrata.viewer.analysis.shape import shape_of
 from memstrata.viewer.analysis.what_if import estimate
@@ -61,7 +64,8 @@ def test_numbers_that_stand_for_allocations_are_their_query(run_of, name):
 def test_a_snapshot_names_its_largest_users(snapshot_file):
     run = Run(open_file(snapshot_file), name=snapshot_file.name)
     peak, largest, hint = headline(run)
-    assert peak.text.startswith(f"Peak {bytes_text(run.peak_bytes)}")
+    what = "Peak" if "timeline" in run.capabilities else "Active"  # of a state alone no peak is known
+    assert peak.text.startswith(f"{what} {bytes_text(run.peak_bytes)}")
     assert "@record_step" in hint.text
     for part in largest.parts:
         if part.query is not None:
@@ -108,3 +112,24 @@ def test_no_estimate_over_a_run_that_recomputed(run_of):
     after = run_of("after.mstrata")
     shape = shape_of(after)
     assert estimate(after, shape, shape.every(2)) is None
+
+
+def test_no_estimate_without_a_backward(run_of):
+    spans = run_of("before.mstrata").recording.spans
+    forward = np.flatnonzero(spans.phase == Phase.forward)
+    cut = Spans(**{f.name: getattr(spans, f.name)[forward] for f in columns_of(Spans)})
+    run = Run(dataclasses.replace(run_of("before.mstrata").recording, spans=cut), name="x")
+    assert texts(run)[2] == "No backward was recorded, so what checkpointing would do cannot be estimated."
+
+
+def test_what_is_offloaded_or_not_counted_is_said(run_of):
+    peak, _, _ = texts(run_of("irregular.mstrata"))
+    assert "activations up to 0 B and 8.11 MiB offloaded, shapes say 3.00 MiB without Conv1d" in peak
+
+
+def test_the_estimate_of_a_step_that_raised_is_of_a_part(run_of):
+    assert texts(run_of("raised.mstrata"))[2].endswith("(estimate for the part of the step that ran)")
+
+
+def test_items_in_a_list_are_named_with_their_class(run_of):
+    assert "gelu outputs in 3 (GELU) +4.00 MiB" in texts(run_of("uniform.mstrata"))[1]

@@ -1,8 +1,13 @@
 """Shapes read from module trees."""
 
+import dataclasses
+
+from memstrata.capture.format import schema
+from memstrata.capture.format.interning import StringTable
 from memstrata.capture.format.plan import PRESETS
+from memstrata.capture.format.schema import Fate, Phase
 from memstrata.viewer.analysis.prediction import predict
-from memstrata.viewer.analysis.shape import shape_of_recording
+from memstrata.viewer.analysis.shape import not_counted, shape_of_recording
 
 
 def widths(recording, layer=0):
@@ -133,3 +138,47 @@ def test_a_compiled_model_is_said_to_break_the_rules(tree):
     tree.add("", "OptimizedModule").add("_orig_mod", "Sequential").linear("_orig_mod.0", 8, 8, listed=True)
     shape = shape_of_recording(tree.recording([["_orig_mod.0"]], batch=1, sequence=1))
     assert any("compiled" in text for text in shape.assumptions)
+
+
+def seen(recording, shape, module, known=-1):
+    """The recording with one saved tensor of this shape, packed by this module."""
+    strings = StringTable()
+    for text in recording.strings:
+        strings.intern(text)
+    row = (1, -1, module, Phase.forward, Fate.kept, -1, 0, known, 0, 4, 4, strings.intern(shape), 0, 0, -1, -1)
+    saved = schema.from_rows(schema.SavedTensors, [row])
+    return dataclasses.replace(recording, strings=strings.freeze(), saved_tensors=saved)
+
+
+def test_the_patches_of_an_image_are_read_from_what_layers_kept(hybrid):
+    image = hybrid.replace_meta(batch=2, sequence=1, shapes={"args[0]": [2, 3, 32, 32]})
+    layer = int(hybrid.layers.module[0])
+    assert shape_of_recording(image) is None  # how many rows a layer sees is not known
+    shape = shape_of_recording(seen(image, "2,64,8", layer))
+    assert shape.tokens == 128
+    assert "batch x sequence = 2 x 64" in shape.assumptions[0]
+    assert shape_of_recording(seen(image, "128,8", layer)).tokens == 128
+    assert shape_of_recording(seen(image, "2,64,9", layer)) is None
+    assert shape_of_recording(seen(image, "2,64,8", module=0)) is None  # outside layers
+    assert shape_of_recording(seen(hybrid, "16,8", layer)).tokens == 16
+    assert shape_of_recording(seen(hybrid, "2,16,8", layer)).tokens == 32
+
+
+def test_a_convolution_is_not_counted_and_what_follows_it_neither(tree):
+    tree.add("", "Sequential").add("0", "Conv2d", listed=True, weight=(8, 3, 3, 3))
+    tree.add("1", "BatchNorm2d", listed=True, weight=(8,)).add("2", "ReLU", listed=True)
+    assert shape_of_recording(tree.recording([["0", "1", "2"]], batch=4, sequence=1)) is None
+    tree.linear("3", 16, 4, listed=True).add("4", "LSTM", listed=True, weight_ih_l0=(8, 4)).add(
+        "5", "Tanh", listed=True
+    )
+    shape = shape_of_recording(tree.recording([["0", "1", "2", "3", "4", "5"]], batch=4, sequence=1))
+    assert [[t.width for t in layer.terms] for layer in shape.layers] == [[], [], [], [16], [], []]
+    assert not_counted(shape) == "BatchNorm2d, Conv2d, LSTM, ReLU, Tanh"
+
+
+def test_a_norm_and_an_embedding_say_their_width(tree):
+    tree.add("", "Sequential").add("0", "Embedding", listed=True, weight=(100, 8)).add("1", "GELU", listed=True)
+    shape = shape_of_recording(tree.recording([["0", "1"]], batch=4, sequence=1))
+    assert ([[t.width for t in layer.terms] for layer in shape.layers], not_counted(shape)) == ([[], [8]], "")
+    other = type(tree)().add("", "Sequential").add("0", "LayerNorm", listed=True, weight=(8,))
+    assert widths(other.linear("1", 8, 8, listed=True).recording([["0", "1"]], batch=4, sequence=1)) == [8]

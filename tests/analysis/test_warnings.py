@@ -1,11 +1,15 @@
 """What makes a comparison doubtful is said."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 from memstrata.capture.format.plan import Plan
-from memstrata.capture.format.schema import KnownStorages, Severity, empty
+from memstrata.capture.format.schema import KnownStorages, Phase, Severity, Spans, StorageKind, columns_of, empty
 from memstrata.viewer.analysis.warnings import warnings_of
 from memstrata.viewer.model.run import Run
+from memstrata.viewer.sources import open_file
 
 
 def changed(run, **meta):
@@ -49,12 +53,45 @@ def test_losses_that_differ(before, after):
 
 
 def test_optimizer_state_in_one_run_only(before, after):
-    import dataclasses
-
     bare = Run(dataclasses.replace(after.recording, known_storages=empty(KnownStorages)), name="first.mstrata")
     warning = next(w for w in warnings_of(before, bare) if w.code == "optimizer_state_in_one_run")
-    assert warning.text.startswith("Only before.mstrata holds optimizer state: first.mstrata was recorded before")
+    assert warning.text.startswith("Only before.mstrata holds optimizer state when its step begins: first.mstrata was")
     assert "optimizer_state_in_one_run" in codes(bare, after)
+
+
+def test_optimizer_state_made_inside_the_recorded_step_counts_as_missing(after):
+    known, events = after.recording.known_storages, after.recording.events
+    lazy = known.kind == StorageKind.optimizer_state
+    late = dataclasses.replace(  # the state is what the first event of the step allocated
+        known,
+        address=np.where(lazy, events.address[0], known.address),
+        start_time=np.where(lazy, events.time[0] + 1, known.start_time),
+    )
+    first = Run(dataclasses.replace(after.recording, known_storages=late), name="first.mstrata")
+    assert "optimizer_state_in_one_run" in codes(first, after)
+
+
+def test_a_snapshot_against_a_recording(snapshots, after):
+    plain = Run(open_file(snapshots / "torch24-linear-grad.pickle"), name="plain.pickle")
+    assert codes(plain, after)[0] == "snapshot_in_one"
+    assert not {"different_circumstances", "optimizer_state_in_one_run"} & set(codes(plain, after))
+
+
+def test_a_step_that_raised_or_ran_no_backward(run_of, before):
+    raised = run_of("raised.mstrata")
+    warning = warnings_of(before, raised)[0]
+    assert warning.text == "The step of raised.mstrata raised an exception, so only a part of it was recorded."
+    spans = before.recording.spans
+    forward = np.flatnonzero(spans.phase == Phase.forward)
+    cut = {f.name: getattr(spans, f.name)[forward] for f in columns_of(Spans)}
+    half = Run(dataclasses.replace(before.recording, spans=Spans(**cut)), name="half.mstrata")
+    assert warnings_of(half, before)[0].text == "half.mstrata ran no backward."
+
+
+def test_a_plan_that_gains_nothing_is_not_blamed_on_its_last_segment(before, after):
+    leaves = tuple((f"layers.{i}.mlp.down",) for i in range(12))
+    found = codes(before, changed(after, plan=leaves))
+    assert not {"plan_gains_nothing", "last_segment_recomputed"} <= set(found)
 
 
 def test_other_versions_and_shapes(before, after):

@@ -266,3 +266,26 @@ def test_a_folder_that_cannot_be_written(capsys, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("x")
     message = refused(capsys, "demo", "-o", str(tmp_path / "file" / "inside"))
     assert "inside" in message
+
+
+def test_stdout_closed_or_full_is_one_sentence(samples, tmp_path):
+    file = samples / "uniform.mstrata"
+    for redirect, cause in ((">&-", "standard output is closed"), (">/dev/full", "no space left on device")):
+        done = subprocess.run(
+            f"exec '{sys.executable}' -m memstrata.viewer report '{file}' {redirect}",
+            shell=True, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert cause in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_control_characters_of_a_name_do_not_reach_the_terminal(capsys):
+    assert "\x1b" not in refused(capsys, "report", "none\x1b[31m.mstrata")
+
+
+def test_predict_says_where_a_plan_gains_nothing(capsys):
+    _, out, _ = run(capsys, "predict", "--preset", "teaching", "--tokens", "1", "--segment-layers", "64")
+    assert "hidden 5120, 1 token\n" in out
+    assert "no gain" in out
+    assert "x less" not in out

@@ -80,7 +80,7 @@ def test_two_layer_lists_are_named_apart() -> None:
     assert blocks.super_block_names == (
         "encoder.blocks super-block 0 (layers 0-1)",
         "decoder.blocks super-block 0 (layers 0-1)",
-        "decoder.blocks super-block 1 (layer 2)",
+        "decoder.blocks.2",
     )
     assert blocks.super_block_of_layer.tolist() == [0, 0, 1, 1, 2]
     assert [(b.start, b.stop, b.list) for b in blocks.super_blocks] == [(0, 2, 0), (2, 4, 1), (4, 5, 1)]

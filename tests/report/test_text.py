@@ -32,13 +32,17 @@ def test_recordings(samples, name):
     text = report_text(open_file(samples / f"{name}.mstrata"), f"{name}.mstrata")
     check(text)
     assert text.startswith(f"{name}.mstrata: recording of ")
-    assert text.splitlines()[1].startswith("Peak ")
+    answer = text.splitlines()[1]
+    assert answer.startswith("error: The step raised" if name == "raised" else "Peak ")
 
 
 def test_snapshots(snapshot_file):
     text = report_text(open_file(snapshot_file), snapshot_file.name)
     check(text)
-    assert "Peak " in text.splitlines()[1]
+    assert text.splitlines()[1].startswith(("Peak ", "Active "))
+    state = text.splitlines()[1].startswith("Active ")
+    assert ("highest" in text, "at the peak" in text) == (not state, not state)
+    assert not re.search(r"(\d[\d,]*) allocations came .* \(\1 times\)", " ".join(text.split()))
 
 
 def test_the_answer_comes_first_and_the_tables_prove_it(samples):
@@ -114,3 +118,14 @@ def test_tables_shorten_their_first_column_only():
     assert lines[1].endswith("  1.00 GiB")
     assert shortened("abcdefghij", 8) == "a...ghij"
     assert shortened("abc", 8) == "abc"
+
+
+def test_what_could_steer_a_terminal_is_not_printed(samples):
+    text = report_text(open_file(samples / "uniform.mstrata"), "a\x1b[31m\nb.mstrata")
+    check(text)
+    assert text.startswith("a?[31m?b.mstrata: recording of")
+
+
+def test_a_file_without_a_device_says_so(snapshots):
+    text = report_text(open_file(snapshots / "torch25-empty.pickle"), "empty.pickle")
+    assert "info: The file lists no device: there is nothing to show." in text

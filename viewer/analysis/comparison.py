@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from ..look.units import bytes_text, difference_text, percent_text, seconds_text
+from ..look.units import bytes_text, count_text, difference_text, percent_text, seconds_text
 from ..model.query import AllocationQuery
 from ..model.run import Run
 from .diff import Diff
 from .headline import ITEMS, Line, Part, joined, line
 from .residual import ACTIVATIONS
+
+ENOUGH_STEPS = 5
+"""Steps timed without recording from which a difference in time is worth a percentage."""
+NOISE = 0.02
+"""Relative difference of step times that says nothing."""
 
 
 def comparison_headline(diff: Diff) -> tuple[Line, Line, Line]:
@@ -36,8 +41,21 @@ def _time(a: Run, b: Run) -> str:
     one, two = a.recording.meta.step_seconds_unrecorded, b.recording.meta.step_seconds_unrecorded
     if not one or not two:
         return ""
-    slower = f"{percent_text(abs(two / one - 1))} {'longer' if two >= one else 'shorter'}"
-    return f"; step {seconds_text(one)} to {seconds_text(two)}, {slower}"
+    timed = min(_steps_timed(a), _steps_timed(b))
+    if timed < ENOUGH_STEPS:
+        change = f" (median of {count_text(timed, 'step')} each, too few for a percentage)" if timed else ""
+    elif abs(two / one - 1) < NOISE:
+        change = ", about the same"
+    else:
+        change = f", {percent_text(abs(two / one - 1))} {'longer' if two > one else 'shorter'}"
+    return f"; step {seconds_text(one)} to {seconds_text(two)}{change}"
+
+
+def _steps_timed(run: Run) -> int:
+    """How many calls the unrecorded step time is the median of: the calls before the recorded one, of more than two
+    without the first. 0 where it is not known."""
+    before = run.recording.meta.step_index or 0
+    return before - 1 if before > 2 else before
 
 
 def _savings(diff: Diff) -> Line:

@@ -115,7 +115,10 @@ def _is_output(tree: ModuleTree, linear: _Linear, later: list[_Linear], hidden: 
 
 def _half(tree: ModuleTree, row: int, projections: list[_Linear], output: _Linear, times: int) -> Half:
     named = tuple(("in_proj" if p.row == row else tree.name(p.row), p.width_out * times) for p in projections)
-    name = "" if tree.recording.modules.in_layer_list[row] else tree.name(row)
+    listed = tree.recording.modules.in_layer_list
+    name = tree.name(row)
+    if listed[row]:  # an expert goes by the name of the list of experts, a layer by none
+        name = "" if row in tree.recording.layers.module else tree.name(int(tree.recording.modules.parent[row]))
     first = tree.paths[projections[0].row]
     return Half(name, tree.paths[row], "", named, first, tree.paths[output.row], output.width_in * times)
 

@@ -15,11 +15,11 @@ from ..look.units import bytes_text, count_text, difference_text, percent_text, 
 from ..model.grouping import preferred
 from ..model.query import AllocationQuery
 from ..model.run import Run
-from .place import outside_text, place_of
+from .place import outside_text, place_of, set_outside_layers
 from .prediction import predict
 from .residual import ACTIVATIONS, Residual, residual
-from .shape import is_compiled, plan_in_force, shape_of
-from .what_if import Estimate, estimate
+from .shape import is_compiled, not_counted, plan_in_force, shape_of
+from .what_if import Estimate, estimate, why_no_estimate
 
 ITEMS = 3
 """Groups or residual items named in a line."""
@@ -56,18 +56,23 @@ def headline(run: Run) -> tuple[Line, Line, Line]:
     if shape is None or is_compiled(run):
         return peak_line(run), groups_line(run), line(why_no_prediction(run))
     missed = residual(run, shape, plan)
-    return peak_line(run, missed), residual_line(missed), checkpoint_line(run, shape, plan)
+    return peak_line(run, missed, not_counted(shape)), residual_line(missed), checkpoint_line(run, shape, plan)
 
 
-def peak_line(run: Run, missed: Residual | None = None) -> Line:
-    """`Peak 9.81 GiB of 24.0 GiB in backward of super-block 15; activations up to 6.97 GiB, shapes say 4.41 GiB`."""
+def peak_line(run: Run, missed: Residual | None = None, left_out: str = "") -> Line:
+    """`Peak 9.81 GiB of 24.0 GiB in backward of super-block 15; activations up to 6.97 GiB, shapes say 4.41 GiB`.
+    `left_out` names what shapes do not count."""
     position = run.peak_position
-    start = (Part(f"Peak {bytes_text(run.peak_bytes)}", AllocationQuery(position=position)), _where(run, position))
+    what = "Peak" if "timeline" in run.capabilities else "Active"  # of a state alone no peak is known
+    start = (Part(f"{what} {bytes_text(run.peak_bytes)}", AllocationQuery(position=position)), _where(run, position))
     if missed is None:
         return line(*start)
     query = AllocationQuery(position=missed.position, categories=ACTIVATIONS)
     measured = Part(f"activations up to {bytes_text(missed.measured_bytes)}", query)
-    return line(*start, "; ", measured, f", shapes say {bytes_text(missed.predicted_bytes)}")
+    elsewhere = run.saved_bytes_by_fate()[Fate.offloaded]
+    away = f" and {bytes_text(elsewhere)} offloaded" if elsewhere else ""
+    without = f" without {left_out}" if left_out else ""
+    return line(*start, "; ", measured, f"{away}, shapes say {bytes_text(missed.predicted_bytes)}{without}")
 
 
 def _where(run: Run, position: int) -> str:
@@ -136,6 +141,8 @@ def checkpoint_line(run: Run, shape: ModelShape, plan: Plan) -> Line:
         return _in_force(run, shape, plan)
     proposal = shape.per_super_block()
     guess = estimate(run, shape, proposal)
+    if why := why_no_estimate(run, shape):
+        return line(why)
     if guess is None:
         dropped = run.saved_bytes_by_fate()[Fate.dropped]
         return line(f"Checkpoints dropped {bytes_text(dropped)} after forward; their plan was not seen.")
@@ -145,12 +152,14 @@ def checkpoint_line(run: Run, shape: ModelShape, plan: Plan) -> Line:
 def _proposed(run: Run, plan: Plan, guess: Estimate) -> Line:
     length = max(len(segment) for segment in plan.segments)
     unit = "super-block" if length > 1 else "layer"
+    raised = any(problem.code == "step_raised" for problem in run.problems)
+    kind = "estimate for the part of the step that ran" if raised else "estimate"
     if guess.peak_bytes >= run.peak_bytes:
-        return line(f"Checkpoint per {unit}: no gain, the peak stays {bytes_text(run.peak_bytes)} (estimate)")
+        return line(f"Checkpoint per {unit}: no gain, the peak stays {bytes_text(run.peak_bytes)} ({kind})")
     gain = percent_text(1 - guess.peak_bytes / run.peak_bytes)
     time = "" if guess.extra_seconds is None else f", +{seconds_text(guess.extra_seconds)} per step"
     then = f", then set {outside_text(run, guess.peak_position)}" if guess.set_outside_layers else ""
-    return line(f"Checkpoint per {unit}: peak {bytes_text(guess.peak_bytes)}, {gain} less{then}{time} (estimate)")
+    return line(f"Checkpoint per {unit}: peak {bytes_text(guess.peak_bytes)}, {gain} less{then}{time} ({kind})")
 
 
 def _in_force(run: Run, shape: ModelShape, plan: Plan) -> Line:
@@ -159,7 +168,11 @@ def _in_force(run: Run, shape: ModelShape, plan: Plan) -> Line:
     segments = count_text(len(plan.segments), "segment")
     if prediction.saving_bytes <= 0:
         return line(f"The plan in force ({segments}) gains nothing by shapes: what it drops is made again at once.")
+    limit = ""
+    if set_outside_layers(run, run.peak_position):
+        where = outside_text(run, run.peak_position)
+        limit = f"; the peak is set {where}, more checkpointing will not lower it"
     return line(
         f"Checkpointed in {segments}: {bytes_text(fates[Fate.dropped])} dropped after forward; by shapes"
-        f" {bytes_text(prediction.saving_bytes)} less at the activation peak"
+        f" {bytes_text(prediction.saving_bytes)} less at the activation peak{limit}"
     )

@@ -13,6 +13,8 @@ from .module_tree import ModuleTree
 KEEPS_INPUT = frozenset(
     ("GELU", "SiLU", "Mish", "LeakyReLU", "Softplus", "Hardswish", "Hardtanh", "ReLU6", "CELU", "PReLU", "LogSigmoid")
 )
+_OVER_POSITIONS = ("BatchNorm", "InstanceNorm", "GroupNorm", "SyncBatchNorm")
+"""Norms whose weight counts channels: the rows of their input are pixels, which no width tells."""
 KEEPS_OUTPUT = frozenset(("ReLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax", "ELU", "SELU"))
 
 
@@ -37,25 +39,35 @@ class LeafWalk:
         return tuple(terms)
 
     def _leaf(self, row: int, layer: int) -> list[Term]:
-        cls = self.tree.classes[row]
+        cls, held = self.tree.classes[row], self.tree.parameters[row]
         widths = self.tree.linear(row)
         if widths:
             self._width = widths[0]
             return self._keep_input(row, layer, "in_features", widths[1])
-        if not self._width and self.tree.parameters[row]:
-            self.not_counted.add(cls)
+        if "Embedding" in cls:  # keeps indices only
+            self._width, self._kept = held.get("weight", ((0,), ""))[0][-1], False
             return []
-        if cls in KEEPS_INPUT or self.tree.is_norm(row):
+        self._width = self._width or self._own_width(row)
+        if self._width and (cls in KEEPS_INPUT or self.tree.is_norm(row)):
             return self._keep_input(row, layer, "width of its input", self._width)
-        if cls in KEEPS_OUTPUT:
+        if self._width and cls in KEEPS_OUTPUT:
             self._kept = True
             return [self._term(row, layer, "output", "width of its output", self._width, self.itemsize)]
-        if "Dropout" in cls:
+        if self._width and "Dropout" in cls:
             self._kept = False
             return [self._term(row, layer, "mask", "width of its input", self._width, self.mask_itemsize)]
-        if self.tree.parameters[row]:
+        if held or cls in KEEPS_INPUT | KEEPS_OUTPUT or "Dropout" in cls:
             self.not_counted.add(cls)
+        if held:  # whatever it puts out has a width that is not read here
+            self._width, self._kept = 0, False
         return []
+
+    def _own_width(self, row: int) -> int:
+        """The width of a norm over features, by its own weight; 0 for anything else."""
+        cls, (shape, _) = self.tree.classes[row], self.tree.parameters[row].get("weight", ((), ""))
+        if len(shape) != 1 or "norm" not in cls.lower() or cls.startswith(_OVER_POSITIONS):
+            return 0
+        return shape[0]
 
     def _keep_input(self, row: int, layer: int, formula: str, width_out: int) -> list[Term]:
         counted, width = self._kept, self._width

@@ -72,6 +72,5 @@ def outside_text(run: Run, position: int) -> str:
 
 
 def super_block_text(run: Run, block: int) -> str:
-    """The super-block's name, or the layer's own where it holds just one."""
-    found = run.layers.super_blocks[block]
-    return run.layers.names[found.start] if found.stop - found.start == 1 else found.name
+    """The super-block's name, which is the layer's own where it holds just one."""
+    return run.layers.super_blocks[block].name

@@ -215,8 +215,11 @@ class _Matching:
         name = self.run.layers.names[measured.layer]
         inside = measured.module[len(name) + 1 :] if covers(name, measured.module) else ""
         if not inside:
-            return "the layer itself"
+            kinds = self.run.layers.kinds
+            alone = kinds.count(kinds[measured.layer]) == 1
+            return self.run.layers.labels[measured.layer] if alone else "the layer itself"
         if inside not in self.mixed:
             paths = (f"{layer}.{inside}" for layer in self.run.layers.names)
             self.mixed[inside] = len({self.classes[path] for path in paths if path in self.classes}) > 1
-        return f"{inside} ({self.classes[measured.module]})" if self.mixed[inside] else inside
+        unspoken = inside.rpartition(".")[2].isdecimal()  # the number of a module in a list says little
+        return f"{inside} ({self.classes[measured.module]})" if self.mixed[inside] or unspoken else inside

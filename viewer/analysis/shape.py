@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from math import prod
 from typing import TYPE_CHECKING
 
-from memstrata.capture.format.plan import LayerShape, ModelShape, Plan, Ranges, layer_shape, super_blocks
-from memstrata.capture.format.recording import Recording
+from memstrata.capture.format.plan import LayerShape, ModelShape, Plan, Ranges, covers, layer_shape, super_blocks
+from memstrata.capture.format.recording import Meta, Recording
+from memstrata.capture.format.schema import NONE
 
 from .halves import find_halves
 from .leaves import LeafWalk
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 COMPILED = "OptimizedModule"
+NOT_COUNTED = "not counted: "
+"""Begins the assumption that names the classes whose activations the shape leaves out."""
+
+Rows = tuple[int, int]
+"""(batch, positions of each sample): what a layer sees as rows."""
 
 
 def shape_of(run: Run) -> ModelShape | None:
@@ -36,11 +43,16 @@ def is_compiled(run: Run) -> bool:
     return any(strings[cls] == COMPILED for cls in run.recording.modules.cls.tolist())
 
 
+def not_counted(shape: ModelShape) -> str:
+    """The classes of layers that the shape cannot count, as text; empty if it counts all."""
+    found = (text.removeprefix(NOT_COUNTED) for text in shape.assumptions if text.startswith(NOT_COUNTED))
+    return next(found, "")
+
+
 def shape_of_recording(recording: Recording) -> ModelShape | None:
     """As `shape_of`."""
     meta, tree = recording.meta, ModuleTree(recording)
-    tokens = (meta.batch or 0) * (meta.sequence or 1)
-    if not len(recording.layers) or not tokens:
+    if not len(recording.layers) or not meta.batch:
         return None
     itemsize = ITEMSIZE.get(meta.dtype or _dtype(tree), 4)
     reader = _LayerReader(tree, itemsize, mask_itemsize=itemsize if meta.source == "cpu" else 1)
@@ -48,16 +60,20 @@ def shape_of_recording(recording: Recording) -> ModelShape | None:
     layers = [reader.read(row, number) for row, number in zip(rows, recording.layers.list.tolist(), strict=True)]
     if not any(layer.terms for layer in layers):
         return None
+    hidden = reader.hidden or next(layer.terms[0].width for layer in layers if layer.terms)
+    seen = _rows_seen(recording, hidden)
+    if seen is None:
+        return None
     ranges = tuple(_ranges(recording))
     return ModelShape(
         layers=tuple(layers),
         names=tuple(tree.paths[row] for row in rows),
-        hidden=reader.hidden or next(layer.terms[0].width for layer in layers if layer.terms),
+        hidden=hidden,
         itemsize=itemsize,
-        tokens=tokens,
+        tokens=prod(seen),
         super_block_length=Counter(stop - start for start, stop in ranges).most_common(1)[0][0],
         parameters=tree.parameter_count,
-        assumptions=tuple(_assumptions(recording, tree, reader)),
+        assumptions=tuple(_assumptions(recording, tree, reader, seen)),
         ranges=ranges,
     )
 
@@ -91,6 +107,41 @@ class _LayerReader:
         return LayerShape(kind, terms)
 
 
+def _rows_seen(recording: Recording, hidden: int) -> Rows | None:
+    """Batch x sequence of the model's input, or, where the layers were seen to keep another number of rows (patches of
+    an image, say), what they keep most often; None for an image of which nothing was seen."""
+    meta = recording.meta
+    seen = _kept_rows(recording, hidden)
+    batch = meta.batch or 1
+    given = batch * (meta.sequence or 1)
+    if given in seen or not (seen or _is_image(meta)):
+        return batch, given // batch
+    if not seen:
+        return None
+    rows = seen.most_common(1)[0][0]
+    return (batch, rows // batch) if rows % batch == 0 else (rows, 1)
+
+
+def _kept_rows(recording: Recording, hidden: int) -> Counter[int]:
+    """How often the modules inside layers kept a tensor of so many rows of the residual width."""
+    table, strings = recording.saved_tensors, recording.strings
+    paths = [strings[int(i)] for i in recording.modules.path]
+    layers = [paths[row] for row in recording.layers.module.tolist()]
+    inside = {row for row, path in enumerate(paths) if any(covers(layer, path) for layer in layers)}
+    counted: Counter[int] = Counter()
+    own = table.known == NONE  # neither weights nor the model's inputs
+    for text, module in zip(table.shape[own].tolist(), table.module[own].tolist(), strict=True):
+        shape = [int(n) for n in strings[text].split(",") if n.isdecimal()]
+        if module in inside and shape[-1:] == [hidden] and 0 not in shape:
+            counted[prod(shape[:-1])] += 1
+    return counted
+
+
+def _is_image(meta: Meta) -> bool:
+    """Whether the model's first input has more dimensions than batch, sequence and features."""
+    return len(next(iter(meta.shapes.values()), ())) > 3
+
+
 def _dtype(tree: ModuleTree) -> str:
     counted = Counter(dtype for held in tree.parameters for _, dtype in held.values())
     return counted.most_common(1)[0][0] if counted else ""
@@ -110,10 +161,11 @@ def _ranges(recording: Recording) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _assumptions(recording: Recording, tree: ModuleTree, reader: _LayerReader) -> Iterator[str]:
-    meta = recording.meta
-    rows = f"{meta.batch} x {meta.sequence}" if meta.sequence else f"{meta.batch}"
-    yield f"{meta.dtype or _dtype(tree)}, batch x sequence = {rows}; only the layers are counted, not embedding or head"
+def _assumptions(recording: Recording, tree: ModuleTree, reader: _LayerReader, seen: Rows) -> Iterator[str]:
+    yield (
+        f"{recording.meta.dtype or _dtype(tree)}, batch x sequence = {seen[0]} x {seen[1]}; only the layers are"
+        " counted, not embedding or head"
+    )
     if reader.hidden:
         yield (
             "a layer keeps its residual input and for each half the normalised input, every projection's output, the"
@@ -126,6 +178,6 @@ def _assumptions(recording: Recording, tree: ModuleTree, reader: _LayerReader) -
             " their output, and what two neighbours keep counts once"
         )
     if reader.not_counted:
-        yield f"not counted: {', '.join(sorted(reader.not_counted))}"
+        yield f"{NOT_COUNTED}{', '.join(sorted(reader.not_counted))}"
     if COMPILED in tree.classes:
         yield "the model is compiled: these rules are those of eager mode and do not apply"

@@ -53,7 +53,7 @@ def _add(run: Run, found: dict[Slot, Measured], phase: Phase, unit: int, by_laye
     spans = run.spans
     units = spans.layer if by_layer else spans.super_block
     rows = np.flatnonzero(_is_layer(run) & (spans.phase == phase) & (units == unit))
-    name = run.layers.names[unit] if by_layer else super_block_text(run, unit)
+    name = run.layers.labels[unit] if by_layer else super_block_text(run, unit)
     intervals = list(zip(spans.start_position[rows].tolist(), spans.end_position[rows].tolist(), strict=True))
     found[Slot(phase, unit, f"{words.phase_text(phase)} of {name}")] = _most(run, intervals)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from memstrata.capture.format.plan import Plan
 from memstrata.capture.format.problems import Problem
-from memstrata.capture.format.schema import Fate, Phase, Severity, StorageKind
+from memstrata.capture.format.schema import Category, Fate, Phase, Severity
 
 from ..look.words import sentence_list
 from .place import outside_text, set_outside_layers
@@ -33,6 +33,30 @@ def _recomputed(run: Run) -> bool:
     return bool((run.spans.phase == Phase.recompute).any()) or bool(fates[Fate.dropped] or fates[Fate.rematerialized])
 
 
+def snapshot_in_one(a: Run, b: Run) -> Problem | None:
+    """A snapshot knows no categories, so their differences compare what is not alike."""
+    kinds = [run.recording.meta.kind for run in (a, b)]
+    if kinds[0] == kinds[1]:
+        return None
+    name = _name((a, b)[kinds.index("snapshot")])
+    text = f"{name} is a plain snapshot, in which hardly anything has a category: only totals can be compared."
+    return Problem("snapshot_in_one", Severity.warning, text)
+
+
+def incomplete(a: Run, b: Run) -> Problem | None:
+    """A step that raised, or one that ran no backward where the other did."""
+    raised = [_name(run) for run in (a, b) if any(problem.code == "step_raised" for problem in run.problems)]
+    if raised:
+        text = f"The step of {sentence_list(raised)} raised an exception, so only a part of it was recorded."
+        return Problem("incomplete", Severity.warning, text, len(raised))
+    if not all("spans" in run.capabilities for run in (a, b)):
+        return None
+    ran = [bool((run.spans.phase == Phase.backward).any()) for run in (a, b)]
+    if ran[0] == ran[1]:
+        return None
+    return Problem("incomplete", Severity.warning, f"{_name((a, b)[ran.index(False)])} ran no backward.")
+
+
 def never_checkpointed(a: Run, b: Run) -> Problem | None:
     """The after run recomputed nothing: evaluation mode, no input that requires grad, or a flag ignored."""
     if "spans" not in b.capabilities or _recomputed(b):
@@ -55,13 +79,13 @@ def loss_differs(a: Run, b: Run) -> Problem | None:
 
 def optimizer_state_in_one(a: Run, b: Run) -> Problem | None:
     """Optimizer state is made lazily, in the first step."""
-    has = [bool((run.recording.known_storages.kind == StorageKind.optimizer_state).any()) for run in (a, b)]
+    has = [bool(run.categories_at(0).get(Category.optimizer_state)) for run in (a, b)]
     if has[0] == has[1] or "snapshot" in (a.recording.meta.kind, b.recording.meta.kind):
         return None
     with_state, without = (a, b) if has[0] else (b, a)
     text = (
-        f"Only {_name(with_state)} holds optimizer state: {_name(without)} was recorded before the first optimizer"
-        " step made it."
+        f"Only {_name(with_state)} holds optimizer state when its step begins: {_name(without)} was recorded before"
+        " the first optimizer step made it."
     )
     return Problem("optimizer_state_in_one_run", Severity.warning, text)
 
@@ -83,6 +107,8 @@ def batch_norm_in_segment(a: Run, b: Run) -> Problem | None:
 def different_circumstances(a: Run, b: Run) -> Problem | None:
     """Versions, shapes and the like that differ."""
     one, two = a.recording.meta, b.recording.meta
+    if one.kind != two.kind:
+        return None
     compared: list[tuple[str, object, object]] = [
         ("torch version", one.torch_version, two.torch_version),
         ("source", one.source, two.source),
@@ -127,8 +153,10 @@ def last_segment_is_waste(a: Run, b: Run) -> Problem | None:
     shape, plan = shape_of(b), plan_in_force(b)
     if shape is None or len(plan.segments) < 2:
         return None
-    without = predict(shape, Plan(plan.segments[:-1]))
-    if without.timeline_peak_bytes > predict(shape, plan).timeline_peak_bytes:
+    whole, without = predict(shape, plan), predict(shape, Plan(plan.segments[:-1]))
+    if whole.saving_bytes <= 0:  # then none of the segments is worth it
+        return None
+    if without.timeline_peak_bytes > whole.timeline_peak_bytes:
         return None
     text = f"By shapes recomputing the last segment of {_name(b)} buys no memory: its backward comes first."
     return Problem("last_segment_recomputed", Severity.info, text)
@@ -148,6 +176,8 @@ def _name(run: Run) -> str:
 
 
 CHECKS: tuple[Callable[[Run, Run], Problem | None], ...] = (
+    snapshot_in_one,
+    incomplete,
     never_checkpointed,
     compiled,
     gains_nothing,

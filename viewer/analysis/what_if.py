@@ -52,8 +52,8 @@ def measured_shape(run: Run, shape: ModelShape) -> ModelShape:
 
 def estimate(run: Run, shape: ModelShape, plan: Plan) -> Estimate | None:
     """What `plan`, whose segments are whole layers, would make of this run, which ran without checkpoints. None where
-    the run has no spans to lay it over, or recomputed already."""
-    if (run.spans.phase == Phase.recompute).any():
+    the run has no spans to lay it over, recomputed already, or `why_no_estimate` says why."""
+    if (run.spans.phase == Phase.recompute).any() or why_no_estimate(run, shape):
         return None
     measured = measured_shape(run, shape)
     curve = predicted_curve(run, measured, plan)
@@ -70,6 +70,17 @@ def estimate(run: Run, shape: ModelShape, plan: Plan) -> Estimate | None:
         set_outside_layers=set_outside_layers(run, position, int(layers[position])),
         extra_seconds=forward_seconds(run, plan),
     )
+
+
+def why_no_estimate(run: Run, shape: ModelShape) -> str:
+    """One sentence where this run cannot tell what checkpoints would do; empty where it can."""
+    if not (run.spans.phase == Phase.backward).any():
+        return "No backward was recorded, so what checkpointing would do cannot be estimated."
+    saved = run.saved_bytes_by_layer(Fate.kept)
+    for number, layer in enumerate(shape.layers):
+        if saved.get(number) and not layer.terms:  # a checkpoint keeps its input, whose width is not known
+            return f"What {run.layers.labels[number]} starts from is not known, so checkpointing cannot be estimated."
+    return ""
 
 
 def _layer_activations(run: Run) -> I64:

@@ -82,7 +82,7 @@ def by_super_block(run: Run) -> Grouping:
 
 def by_layer(run: Run) -> Grouping:
     """By layer, the rest last."""
-    return _with_rest("layer", "layer", run.attribution.layer, run.layers.names)
+    return _with_rest("layer", "layer", run.attribution.layer, run.layers.labels)
 
 
 def _with_rest(key: str, title: str, labels: I32, names: tuple[str, ...]) -> Grouping:
@@ -154,7 +154,7 @@ def _no_stack_name(run: Run, number: int) -> str:
         return "no stack (older than the recording)"
     phase, layer = divmod(number - 1, len(run.layers) + 1)
     if len(run.spans):
-        place = f" of {run.layers.names[layer - 1]}" if layer else ""
+        place = f" of {run.layers.labels[layer - 1]}" if layer else ""
         return f"no stack ({Phase(phase).name}{place})"
     if "stacks" not in run.capabilities:
         return "no stack (stacks were not recorded)"

@@ -10,10 +10,14 @@ from memstrata.capture.format import plan
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import I32, NONE
 
+WHOLE_MODEL = "the model"
+"""Stands for the empty path, which is that of the model itself."""
+
 
 @dataclass(frozen=True)
 class SuperBlock:
-    """Layers start .. stop - 1 (rows of the layer table) of layer list `list`."""
+    """Layers start .. stop - 1 (rows of the layer table) of layer list `list`. One that holds a single layer bears the
+    layer's own path as its name."""
 
     name: str
     list: int
@@ -42,6 +46,11 @@ class LayerTree:
     def super_block_names(self) -> tuple[str, ...]:
         """Names of the super-blocks, e.g. `super-block 2 (layers 8-11)`."""
         return tuple(block.name for block in self.super_blocks)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of each layer for people: its path, or `the model` where that is empty."""
+        return tuple(name or WHOLE_MODEL for name in self.names)
 
     def layer_of(self, modules: I32) -> I32:
         """Layer of each of these module rows; -1 stays -1."""
@@ -80,7 +89,7 @@ def _super_blocks(recording: Recording, names: tuple[str, ...], kinds: tuple[str
         where = names[begin].rpartition(".")[0] if len(begins) > 1 else ""
         for number, (start, stop) in enumerate(ranges):
             index = recording.layers.index[begin + start : begin + stop].tolist()
-            name = _name(where, number, index)
+            name = _name(where, number, index) if len(index) > 1 else names[begin + start] or WHOLE_MODEL
             out.append(SuperBlock(name, int(numbers[begin]), begin + start, begin + stop))
     return tuple(out)
 
@@ -88,8 +97,7 @@ def _super_blocks(recording: Recording, names: tuple[str, ...], kinds: tuple[str
 def _name(where: str, number: int, index: list[int]) -> str:
     """The list's path is named only where there is more than one list."""
     prefix = f"{where} " if where else ""
-    inside = f"layers {index[0]}-{index[-1]}" if len(index) > 1 else f"layer {index[0]}"
-    return f"{prefix}super-block {number} ({inside})"
+    return f"{prefix}super-block {number} (layers {index[0]}-{index[-1]})"
 
 
 def _layer_of_module(recording: Recording) -> I32:

@@ -196,6 +196,8 @@ class Run:
         own: list[Problem] = [*self.recording.meta.problems, *self._paired[1]]
         if "timeline" not in self.capabilities:
             text = f"There is no event history of {self.device.name}: only the state at the end can be shown."
+            if not self.recording.meta.devices:
+                text = "The file lists no device: there is nothing to show."
             own.append(Problem("no_timeline", Severity.info, text))
         own += contradictions(self.curve, self.reserved, self.end_state)
         return merge(own)

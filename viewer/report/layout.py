@@ -48,5 +48,10 @@ def section(title: str, lines: Sequence[str]) -> list[str]:
 
 
 def joined(lines: Sequence[str]) -> str:
-    """The page, with one newline at its end."""
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    """The page, with one newline at its end. Names come from files: what could steer a terminal becomes `?`."""
+    return "\n".join(printable(line).rstrip() for line in lines) + "\n"
+
+
+def printable(text: str) -> str:
+    """The text with everything that is no visible character or space as `?`."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

@@ -17,14 +17,14 @@ def predict_text(preset: str, shape: ModelShape, plan: Plan) -> str:
     """What the shapes of a preset say under a plan: answer, arithmetic, and the budget it is one line of."""
     prediction = predict(shape, plan)
     length = max(len(segment) for segment in plan.segments)
+    each = f"with one for every {count_text(length, 'layer')}" if length > 1 else "with one for each layer"
     answer = (
         f"{bytes_text(prediction.total_bytes)} of activations without checkpoints,"
-        f" {bytes_text(prediction.checkpointed_peak_bytes)} with one for every {count_text(length, 'layer')}:"
-        f" {ratio_text(prediction.ratio)} less"
+        f" {bytes_text(prediction.checkpointed_peak_bytes)} {each}:"
+        f" {f'{ratio_text(prediction.ratio)} less' if prediction.ratio > 1 else 'no gain'}"
     )
-    model = (
-        f"{preset}: {count_text(len(shape.layers), 'layer')}, hidden {shape.hidden}, {count_text(shape.tokens)} tokens"
-    )
+    layers, tokens = count_text(len(shape.layers), "layer"), count_text(shape.tokens, "token")
+    model = f"{preset}: {layers}, hidden {shape.hidden}, {tokens}"
     lines = [*wrapped(model), *wrapped(answer)]
     lines += section("Activations", table(("", "bytes"), prediction_rows(prediction, len(plan.segments))))
     lines += section("One layer, values per token", _terms(shape))

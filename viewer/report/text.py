@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memstrata.capture.format.problems import merge
+from memstrata.capture.format.problems import Problem, merge
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import NONE, Fate, Severity
 
@@ -25,7 +25,7 @@ def report_text(recording: Recording, name: str) -> str:
     """The whole report."""
     run = Run(recording, name=name)
     runs = [run if other.device_row == run.device_row else other for other in runs_of(recording, name)] or [run]
-    lines = [title(run), *(text for line in headline(run) for text in wrapped(line.text))]
+    lines = [title(run), *_errors(runs), *(text for line in headline(run) for text in wrapped(line.text))]
     if len(runs) > 1:
         lines += _devices(runs, run)
     lines += _categories(run) + _memory(run) + _frames(run) + _super_blocks(run) + _saved(run)
@@ -79,11 +79,19 @@ def _moment(run: Run) -> str:
 
 
 def _memory(run: Run) -> list[str]:
+    if "timeline" not in run.capabilities:
+        return _memory_at_end(run)
     rows = [("active", *_three(run.baseline_bytes, run.peak_bytes, run.end_bytes))]
     if run.reserved is not None:
         rows.append(("reserved", *_three(int(run.reserved[0]), int(run.reserved.max()), int(run.reserved[-1]))))
     title = "Active memory" if run.reserved is None else "Active and reserved memory"
     return section(title, table(("", "at start", "highest", "at end"), rows))
+
+
+def _memory_at_end(run: Run) -> list[str]:
+    reserved = "-" if run.reserved is None else bytes_text(int(run.reserved[-1]))
+    rows = [("active", bytes_text(run.end_bytes)), ("reserved", reserved)]
+    return section("Active and reserved memory", table(("", "at end"), rows))
 
 
 def _three(start: int, highest: int, end: int) -> tuple[str, str, str]:
@@ -101,7 +109,8 @@ def _frames(run: Run) -> list[str]:
     if order[FRAMES:]:
         rest = int(sizes[order[FRAMES:]].sum())
         rows.append((f"other ({count_text(len(order) - FRAMES)})", bytes_text(rest)))
-    return section("By first user frame, at the peak", table(("frame", "bytes"), rows))
+    when = "at the peak" if "timeline" in run.capabilities else "at the end"
+    return section(f"By first user frame, {when}", table(("frame", "bytes"), rows))
 
 
 def _super_blocks(run: Run) -> list[str]:
@@ -183,10 +192,20 @@ def _step(run: Run) -> list[str]:
     return section("Step" if meta.kind == "recording" else "Trace", [t for f in facts for t in wrapped(f, indent="  ")])
 
 
+def _errors(runs: list[Run]) -> list[str]:
+    """What makes everything below doubtful, or only a part of the step, stands above it."""
+    found = [problem for problem in merge(unique_problems(runs)) if problem.severity == Severity.error]
+    return [text for problem in found for text in wrapped(_problem(problem))]
+
+
 def _problems(runs: list[Run]) -> list[str]:
-    lines = []
-    for problem in sorted(merge(unique_problems(runs)), key=lambda p: -p.severity):
-        times = f" ({count_text(problem.count)} times)" if problem.count > 1 else ""
-        lines += wrapped(f"{severity_text(problem.severity)}: {problem.text}{times}", indent="  ")
-    worst = max((p.severity for run in runs for p in run.problems), default=Severity.info)
+    found = [problem for problem in merge(unique_problems(runs)) if problem.severity != Severity.error]
+    lines = [text for p in sorted(found, key=lambda p: -p.severity) for text in wrapped(_problem(p), indent="  ")]
+    worst = max((problem.severity for problem in found), default=Severity.info)
     return section("Notes" if worst == Severity.info else "Problems", lines)
+
+
+def _problem(problem: Problem) -> str:
+    said = problem.text.startswith(f"{count_text(problem.count)} ")  # the sentence itself gives the number
+    times = f" ({count_text(problem.count)} times)" if problem.count > 1 and not said else ""
+    return f"{severity_text(problem.severity)}: {problem.text}{times}"
