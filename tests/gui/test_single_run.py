@@ -238,6 +238,17 @@ def test_undo_goes_back_through_cursor_grouping_and_files(opened: Any, window: W
     assert window.session.state.runs == () and not window.undo_action.isEnabled()
 
 
+def test_what_was_put_off_is_dropped_when_the_run_closes(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
+    page = opened(tapes[0])
+    later = page.views["alive"]._later
+    page.scope.look(cursor=3)  # the table of what is alive follows a little later
+    assert later.isActive()
+    while window.session.state.runs:
+        window.undo_action.trigger()
+    assert not page.scope.is_open
+    later.timeout.emit()  # on a slow machine it runs out before the page is deleted; an exception fails the test
+
+
 def test_hover_says_exact_bytes(opened: Any, tapes: tuple[str, str]) -> None:
     timeline = opened(tapes[0]).views["timeline"].timeline
     run = timeline.run

@@ -139,7 +139,7 @@ class StructureChart(pg.GraphicsLayoutWidget):
         self.setMouseTracking(True)
         self.pair = PairItem(structure, runs)
         self.ribbon = CellRibbon(structure.cells)
-        self.labels = CellLabels(structure.cells, runs[0].layers.names)
+        self.labels = CellLabels(structure.cells, runs[0].layers.labels)
         self._build()
         self.set_theme(current())
 

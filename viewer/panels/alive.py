@@ -37,7 +37,7 @@ class AlivePanel(QWidget):
         self._later = QTimer(self)
         self._later.setSingleShot(True)
         self._later.setInterval(25)
-        self._later.timeout.connect(self.fill)
+        self._later.timeout.connect(self._fill_if_open)
         self.set_theme(current())
         self.fill()
         scope.changed.connect(self._view_changed)
@@ -59,6 +59,10 @@ class AlivePanel(QWidget):
         paints, labels = group_paints(bands.grouping, theme.dark), bands.grouping.labels
         self.view.set_delegate(TableDelegate(self.view, lambda row: paints[labels[row]]))
         self.view.painter_of_cells.theme = self.theme = theme
+
+    def _fill_if_open(self) -> None:
+        if self.scope.is_open:  # undo may have closed the run since the cursor moved
+            self.fill()
 
     def fill(self) -> None:
         """Show what is alive at the cursor now."""

@@ -127,7 +127,7 @@ def lanes_of(run: Run, categories: Sequence[Category] = ACTIVATIONS) -> Lanes:
     for number, block in enumerate(run.layers.super_blocks):
         members = tuple(range(block.start, block.stop))
         outer.append(lane(block.name, members, number))
-        inner.append(tuple(lane(run.layers.names[i], (i,), number) for i in members) if len(members) > 1 else ())
+        inner.append(tuple(lane(run.layers.labels[i], (i,), number) for i in members) if len(members) > 1 else ())
     rest = lane(OUTSIDE_LAYERS, (), NONE)
     return Lanes(run, (*outer, rest), (*inner, ()))
 

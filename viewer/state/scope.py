@@ -30,6 +30,11 @@ class Scope(QObject):
         session.changed.connect(self._session_changed)
 
     @property
+    def is_open(self) -> bool:
+        """Whether the run is still open; what was put off until later has nothing to do when it is not."""
+        return self.run in self.session.state.runs
+
+    @property
     def view(self) -> RunView:
         """What is looked at now."""
         return self.session.view(self.session.state.runs.index(self.run))

@@ -26,7 +26,7 @@ def describe(run: Run, query: AllocationQuery | None) -> str:
     if query.category is not None:
         parts.append(words.category_text(query.category))
     if query.layer is not None:
-        parts.append(run.layers.names[query.layer] if query.layer >= 0 else words.OUTSIDE_LAYERS)
+        parts.append(run.layers.labels[query.layer] if query.layer >= 0 else words.OUTSIDE_LAYERS)
     if query.super_block is not None:
         parts.append(super_block_text(run, query.super_block) if query.super_block >= 0 else words.OUTSIDE_LAYERS)
     if query.phase is not None:

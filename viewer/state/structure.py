@@ -140,6 +140,6 @@ def _axis(spans: list[Span], cells: list[Cell], n_events: int) -> XAxis:
 def _label(run: Run, key: Key) -> str:
     phase = words.phase_text(key.phase)
     if key.layer != NONE:
-        name = run.layers.names[key.layer] if key.layer < len(run.layers) else f"layer {key.layer}"
+        name = run.layers.labels[key.layer] if key.layer < len(run.layers) else f"layer {key.layer}"
         return f"{phase} of {name}"
     return phase if key.phase in (Phase.optimizer, Phase.other) else f"{phase}, {words.OUTSIDE_LAYERS}"
