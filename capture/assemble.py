@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from .allocation_sources import Allocations
 from .format import schema
@@ -17,9 +18,9 @@ from .format.paths import short_path
 from .format.problems import Problem, merge
 from .format.recording import Meta, Recording, build
 from .format.schema import NONE, MarkKind, Phase, Severity
-from .layers import batch_and_sequence, kind_of, layer_lists
+from .layers import batch_and_sequence, inputs_of, kind_of, layer_lists
 from .spans import backward_calls, phase_intervals, recomputed_segments
-from .step_log import Frame, StepLog
+from .step_log import Frame, Input, StepLog
 
 
 class ModuleRows:
@@ -29,8 +30,9 @@ class ModuleRows:
         self.paths: list[str] = []
         self.modules: list[nn.Module] = []
         self.rows: dict[int, int] = {}
+        self._row_of_path: dict[str, int] = {}
         for path, module in model.named_modules() if model is not None else ():
-            self.rows[id(module)] = len(self.modules)
+            self.rows[id(module)] = self._row_of_path[path] = len(self.modules)
             self.paths.append(path)
             self.modules.append(module)
 
@@ -41,13 +43,10 @@ class ModuleRows:
     def parent(self, row: int) -> int:
         """The row of the module that holds this one under its path."""
         path = self.paths[row]
-        if not path:
-            return NONE
-        known = {p: i for i, p in enumerate(self.paths[:row])}
         while path:
             path = path.rpartition(".")[0]
-            if path in known:
-                return known[path]
+            if path in self._row_of_path:
+                return self._row_of_path[path]
         return NONE
 
 
@@ -70,14 +69,16 @@ def assemble(log: StepLog, model: nn.Module | None, allocations: Allocations, st
 def _meta(
     log: StepLog, model: nn.Module | None, rows: ModuleRows, allocations: Allocations, meta: dict[str, Any]
 ) -> Meta:
-    batch, sequence = batch_and_sequence(log.first_input, log.first_input_is_index)
-    problems = [*allocations.problems, *log.problems, *_failures(log), *_compiled(model)]
+    inputs = inputs_of(model, log.inputs) if model is not None else []
+    first = next((given for given in inputs if given.sizes), None)
+    batch, sequence = batch_and_sequence(first.sizes, first.is_index) if first is not None else (None, None)
+    problems = [*allocations.problems, *log.problems, *_failures(log), *_compiled(model), *_threads(log)]
     return Meta(
         kind="recording", devices=allocations.devices, torch_version=torch.__version__,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         allocator_settings=allocations.settings, model=type(model).__name__ if model is not None else None,
-        optimizer=", ".join(sorted({type(o).__name__ for o in log.optimizers})) or None, shapes=log.shapes, batch=batch,
-        sequence=sequence, dtype=log.dtype or _dtype(model), loss=_loss(log), plan=_plan(log, rows),
+        optimizer=", ".join(sorted({type(o).__name__ for o in log.optimizers.values()})) or None,
+        shapes=_shapes(inputs), batch=batch, sequence=sequence, dtype=log.dtype or _dtype(model), loss=_loss(log), plan=_plan(log, rows),
         has_reserved=allocations.has_reserved, problems=merge(problems), **meta,
     )  # fmt: skip
 
@@ -89,6 +90,20 @@ def _failures(log: StepLog) -> list[Problem]:
         )
         for text, count in log.failures.items()
     ]
+
+
+def _threads(log: StepLog) -> list[Problem]:
+    text = (
+        "Other threads ran forward or called backward: what they saved, and on a CPU what they allocated, was not seen."
+    )
+    return [Problem("other_threads", Severity.warning, text, len(log.other_threads))] if log.other_threads else []
+
+
+def _shapes(inputs: list[Input]) -> dict[str, list[int]]:
+    first: dict[str, list[int]] = {}
+    for given in inputs:
+        first.setdefault(given.name, list(given.sizes or ()))
+    return first
 
 
 def _compiled(model: nn.Module | None) -> list[Problem]:
@@ -104,12 +119,15 @@ def _compiled(model: nn.Module | None) -> list[Problem]:
 def _dtype(model: nn.Module | None) -> str | None:
     sizes: Counter[str] = Counter()
     for parameter in model.parameters() if model is not None else ():
-        sizes[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
+        sizes[str(parameter.dtype).removeprefix("torch.")] += 0 if is_lazy(parameter) else parameter.numel()
     return sizes.most_common(1)[0][0] if sizes else None
 
 
 def _loss(log: StepLog) -> float | None:
-    value = float(log.losses[-1]) if log.losses else None
+    try:
+        value = float(log.losses[-1]) if log.losses else None
+    except RuntimeError:  # the GPU failed in this step, and nothing on it can be read any more
+        value = None
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -130,6 +148,8 @@ def _module_tables(rows: ModuleRows, strings: StringTable) -> tuple[schema.Table
         in_list = parent != NONE and isinstance(rows.modules[parent], (nn.ModuleList, nn.Sequential, nn.ModuleDict))
         modules.append((parent, strings.intern(path), strings.intern(type(module).__name__), in_list))
         for name, p in module.named_parameters(recurse=False):
+            if is_lazy(p):  # it has neither shape nor bytes before the module's first call
+                continue
             shape, dtype = ",".join(map(str, p.shape)), str(p.dtype).removeprefix("torch.")
             parameters.append((row, strings.intern(name), strings.intern(shape), strings.intern(dtype),
                                p.numel() * p.element_size()))  # fmt: skip

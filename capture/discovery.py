@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules import module as nn_module
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
@@ -44,7 +45,7 @@ class Discovery:
 
     def __init__(self) -> None:
         self._modules: dict[int, nn.Module] = {}
-        self._optimizers: list[Optimizer] = []
+        self._optimizers: dict[int, Optimizer] = {}
         self._handles: list[Any] = []
 
     def __enter__(self) -> Discovery:
@@ -64,17 +65,25 @@ class Discovery:
             self._modules.setdefault(id(module), module)
 
     def _note_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if not any(optimizer is known for known in self._optimizers):
-            self._optimizers.append(optimizer)
+        self._optimizers[id(optimizer)] = optimizer
 
     def found(self) -> Found:
-        """The outermost module whose parameters the optimizers hold, and the optimizers."""
+        """The outermost module whose parameters the optimizers hold, and the optimizers.
+
+        Nothing where a module cannot be looked at: the call is training's, and must not fail for it.
+        """
+        try:
+            return self._found()
+        except Exception:
+            return Found()
+
+    def _found(self) -> Found:
         inner = {id(child) for m in self._modules.values() for child in m.modules() if child is not m}
         roots = [m for key, m in self._modules.items() if key not in inner]
         self._modules = {}
-        model = choose_root(roots, self._optimizers)
-        refs = tuple(weakref.ref(o) for o in self._optimizers)
-        self._optimizers = []
+        model = choose_root(roots, list(self._optimizers.values()))
+        refs = tuple(weakref.ref(o) for o in self._optimizers.values())
+        self._optimizers = {}
         return Found(weakref.ref(model) if model is not None else lambda: None, refs)
 
 
@@ -92,7 +101,7 @@ def choose_root(roots: list[nn.Module], optimizers: list[Optimizer]) -> nn.Modul
 
 
 def _rank(root: nn.Module, held: set[int]) -> tuple[int, int]:
-    return _holds(root, held), sum(p.numel() for p in root.parameters() if p.requires_grad)
+    return _holds(root, held), sum(p.numel() for p in root.parameters() if p.requires_grad and not is_lazy(p))
 
 
 def _holds(module: nn.Module, held: set[int]) -> int:
@@ -101,6 +110,6 @@ def _holds(module: nn.Module, held: set[int]) -> int:
 
 def _holder_of_all(held: set[int], roots: list[nn.Module]) -> nn.Module | None:
     """The smallest module that holds all these parameters and contains one of the roots."""
-    modules = [o for o in gc.get_objects() if issubclass(type(o), nn.Module)]
+    modules = [o for o in gc.get_objects() if issubclass(type(o), nn.Module) and "_parameters" in vars(o)]
     holders = [m for m in modules if _holds(m, held) == len(held) and any(r is c for c in m.modules() for r in roots)]
     return min(holders, key=lambda m: sum(1 for _ in m.modules()), default=None)

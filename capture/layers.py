@@ -12,8 +12,10 @@ from torch import nn
 from torch.nn.modules import module as nn_module
 from torch.utils import _pytree as pytree
 
-from .format.schema import StorageKind
-from .step_log import ModuleCall, StepLog, guarded, thread_id
+from .format.schema import Phase, StorageKind
+from .phases import note_gradients
+from .step_log import Input, Interval, ModuleCall, StepLog, guarded, thread_id
+from .storages import sizes_of
 
 CONTAINERS = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
 
@@ -25,6 +27,8 @@ class ModuleWatch:
         self.log = log
         self.disarmed = False
         self._handles: list[Any] = []
+        self._rounds: dict[int, Interval] = {}
+        """By thread the outermost call that runs."""
 
     def install(self) -> None:
         """Start watching every module call."""
@@ -38,6 +42,8 @@ class ModuleWatch:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        for thread in list(self.log.open_modules):  # torch calls no hook where a forward ends by KeyboardInterrupt
+            self._close(thread, 0)
 
     def _enter_hook(self, module: nn.Module, args: Any) -> None:
         if not torch.compiler.is_compiling():  # a compiled region must not trace the recorder
@@ -52,42 +58,80 @@ class ModuleWatch:
         thread = thread_id()
         stack = self.log.open_modules.setdefault(thread, [])
         phase = self.log.phase(thread)
-        if not stack and phase == 0:
-            self._note_root(module, args, _keyword_arguments())
+        if phase == Phase.forward:
+            self._note_checkpointed(module, thread, len(stack))
+            if not stack:
+                self._note_root(module, args, _keyword_arguments(), thread)
         self.log.autocast = _autocast_device() is not None and torch.is_autocast_cache_enabled()
         stack.append((module, phase, time.time_ns()))
 
     @guarded
     def _leave(self, module: nn.Module) -> None:
-        thread, now = thread_id(), time.time_ns()
+        thread = thread_id()
         stack = self.log.open_modules.get(thread, [])
-        if not any(entry[0] is module for entry in stack):
-            return
-        while stack:  # calls whose own hook never fired end with their caller
-            open_module, phase, start = stack.pop()
-            self.log.calls.append(ModuleCall(open_module, phase, start, now, thread))
-            if open_module is module:
-                return
+        depth = len(stack) - 1
+        while depth >= 0 and stack[depth][0] is not module:
+            depth -= 1
+        if depth >= 0:
+            self._close(thread, depth)  # calls whose own hook never fired end with their caller
 
-    def _note_root(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
-        self.log.root_times.append(time.time_ns())
+    def _close(self, thread: int, depth: int) -> None:
+        """End all calls on this thread but the outermost `depth`."""
+        stack, now = self.log.open_modules[thread], time.time_ns()
+        while len(stack) > depth:
+            self.log.calls.append(ModuleCall(*stack.pop(), now, thread))
+        if not stack and thread in self._rounds:
+            self._rounds.pop(thread).end = now
+
+    def _note_checkpointed(self, module: nn.Module, thread: int, depth: int) -> None:
+        """A module that a checkpoint's function calls itself, not through another one, will be recomputed."""
+        for number, outside in self.log.checkpointing[thread]:
+            if outside == depth:
+                known = self.log.checkpoint_modules.setdefault(number, [])
+                if not any(module is m for m in known):
+                    known.append(module)
+
+    def _note_root(self, module: nn.Module, args: Any, kwargs: Mapping[str, Any], thread: int) -> None:
+        self._rounds[thread] = self.log.interval(Phase.forward)
+        if thread != self.log.thread:
+            self.log.other_threads.add(thread)
         if not any(module is root for root in self.log.roots):
             self.log.roots.append(module)
+            note_gradients(self.log, module)  # those of the step before may die before the next backward
         device = _autocast_device()
         if self.log.dtype is None and device is not None:
             self.log.dtype = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
-        for path, value in pytree.tree_flatten_with_path({"args": args, **kwargs})[0]:
+        for name, value in _tensors({"args": args}) + _tensors(dict(kwargs)):
             # What an earlier module computed is an activation, though it is the argument of this one.
-            if isinstance(value, torch.Tensor) and value.grad_fn is None:
-                self._note_input(pytree.keystr(path), value)
+            if value.grad_fn is None and not isinstance(value, nn.Parameter):
+                self._note_input(module, name, value)
 
-    def _note_input(self, name: str, tensor: torch.Tensor) -> None:
-        name = name.replace("['", "", 1).replace("']", "", 1)
+    def _note_input(self, module: nn.Module, name: str, tensor: torch.Tensor) -> None:
         self.log.storages.name(StorageKind.input, tensor, name)
-        self.log.shapes.setdefault(name, list(tensor.shape))
-        if self.log.first_input is None and tensor.dim() > 0:
-            self.log.first_input = tensor.shape
-            self.log.first_input_is_index = not (tensor.is_floating_point() or tensor.is_complex())
+        is_index = not (tensor.is_floating_point() or tensor.is_complex())
+        self.log.inputs.append(Input(module, name, sizes_of(tensor), is_index))
+
+
+def _tensors(arguments: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:
+    """The tensors among a call's arguments, named like `args[0]` or `batch['x']`."""
+    try:
+        leaves = [(pytree.keystr(path), leaf) for path, leaf in pytree.tree_flatten_with_path(arguments)[0]]
+    except ValueError:  # a container whose author named no keys (transformers' outputs): numbered instead
+        leaves = [
+            (f"['{name}'][{number}]", leaf)
+            for name, value in arguments.items()
+            for number, leaf in enumerate(pytree.tree_leaves(value))
+        ]
+    found = [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return [(path.replace("['", "", 1).replace("']", "", 1), leaf) for path, leaf in found]
+
+
+def inputs_of(model: nn.Module, inputs: list[Input]) -> list[Input]:
+    """What the model itself was called with; where only parts of it were called, what came first."""
+    inside = {id(module) for module in model.modules()}
+    own = [given for given in inputs if given.module is model]
+    chosen = own or [given for given in inputs if id(given.module) in inside]
+    return [given for given in chosen if given.module is chosen[0].module and given.sizes is not None]
 
 
 def _autocast_device() -> str | None:
@@ -104,7 +148,7 @@ def _keyword_arguments() -> Mapping[str, Any]:
     return kwargs if isinstance(kwargs, dict) else {}
 
 
-def batch_and_sequence(shape: torch.Size | None, is_index: bool) -> tuple[int | None, int | None]:
+def batch_and_sequence(shape: tuple[int, ...] | None, is_index: bool) -> tuple[int | None, int | None]:
     """(batch, sequence) read from the first input: (B, T) indices, (B, T, features), or rows of features."""
     if shape is None:
         return None, None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.optim import optimizer as torch_optimizer
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .format.schema import Phase, StorageKind
-from .step_log import StepLog, guarded, thread_id
+from .step_log import Interval, StepLog, guarded, thread_id
+from .storages import path_of
 
 
 class PhaseWatch:
@@ -42,10 +45,7 @@ class PhaseWatch:
 
     def _run_backward(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:
         engine = self._engine or torch.autograd._engine_run_backward
-        if self._depth == 0:
-            self._note_loss(outputs)
-            self.log.create_graph = bool(args[2]) if len(args) > 2 else False
-        interval = self.log.interval(Phase.backward) if self._depth == 0 and self.log.active else None
+        interval = self._begin_backward(outputs, args) if self._depth == 0 else None
         self._depth += 1
         try:
             return engine(outputs, *args, **kwargs)
@@ -56,12 +56,20 @@ class PhaseWatch:
                 self._note_gradients()
 
     @guarded
+    def _begin_backward(self, outputs: Any, args: tuple[Any, ...]) -> Interval:
+        if thread_id() != self.log.thread:
+            self.log.other_threads.add(thread_id())
+        if torch._C._functorch.peek_interpreter_stack() is None:  # torch.func's own passes have no loss
+            self._note_loss(outputs)
+        self.log.create_graph = bool(args[2]) if len(args) > 2 else False
+        return self.log.interval(Phase.backward)
+
     def _note_loss(self, outputs: Any) -> None:
-        for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
-            if isinstance(output, torch.Tensor) and output.numel() == 1 and output.device.type in ("cpu", "cuda"):
-                loss = output.detach()
-                # A GPU's loss is read after the step: reading it now would synchronise in the middle.
-                self.log.losses.append(loss if loss.is_cuda else float(loss))
+        with _disable_current_modes():  # a user's dispatch mode sees none of it
+            for output in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
+                if isinstance(output, torch.Tensor) and _is_loss(output):
+                    # A GPU's loss is read after the step: reading it now would synchronise in the middle.
+                    self.log.losses.append(output.detach() if output.is_cuda else output.detach().item())
 
     @guarded
     def _note_gradients(self) -> None:
@@ -76,10 +84,9 @@ class PhaseWatch:
 
     @guarded
     def _note_before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        if not any(optimizer is known for known in self.log.optimizers):
-            self.log.optimizers.append(optimizer)
-        for root in self.log.roots:
-            note_gradients(self.log, root)
+        self.log.optimizers[id(optimizer)] = optimizer
+        for group in optimizer.param_groups:
+            name_gradients(self.log, group["params"])
         note_state(self.log, optimizer)
         self.log.optimizing[thread_id()] += 1
         self._opened.append(self.log.interval(Phase.optimizer))
@@ -92,42 +99,46 @@ class PhaseWatch:
             self._opened.pop().end = time.time_ns()
 
 
-def parameter_owners(model: torch.nn.Module) -> dict[int, tuple[str, torch.nn.Module]]:
-    """id of each parameter -> (path, module that holds it)."""
-    owners: dict[int, tuple[str, torch.nn.Module]] = {}
-    for prefix, module in model.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            owners.setdefault(id(parameter), (f"{prefix}.{name}" if prefix else name, module))
-    return owners
+def _is_loss(output: torch.Tensor) -> bool:
+    """A plain real number; not one out of a large tensor, which would have to be kept for it."""
+    if type(output).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or output.layout != torch.strided:
+        return False
+    if output.is_nested or output.device.type not in ("cpu", "cuda") or not output.is_floating_point():
+        return False
+    return output.numel() == 1 and (output.is_cpu or output.untyped_storage().nbytes() <= 512)
 
 
 def note_parameters(log: StepLog, model: torch.nn.Module) -> None:
     """Name the storages of parameters and buffers."""
-    owners = parameter_owners(model)
+    log.owners.add(model)
     for parameter in model.parameters():
-        name, module = owners[id(parameter)]
-        log.storages.name(StorageKind.parameter, parameter, name, module)
+        log.storages.name(StorageKind.parameter, parameter, *log.owners.get(parameter))
     for prefix, module in model.named_modules():
         for name, buffer in module.named_buffers(recurse=False):
-            log.storages.name(StorageKind.buffer, buffer, f"{prefix}.{name}" if prefix else name, module)
+            log.storages.name(StorageKind.buffer, buffer, path_of(prefix, name), module)
 
 
 def note_gradients(log: StepLog, model: torch.nn.Module) -> None:
     """Name the storages of the gradients there are now."""
-    owners = parameter_owners(model)
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            name, module = owners[id(parameter)]
-            log.storages.name(StorageKind.gradient, parameter.grad, f"gradient of {name}", module)
+    log.owners.add(model)
+    name_gradients(log, model.parameters())
+
+
+def name_gradients(log: StepLog, parameters: Iterable[torch.Tensor]) -> None:
+    """Name the storages of these parameters' gradients, where there are some now."""
+    for parameter in parameters:
+        gradient = parameter.grad if parameter.is_leaf else None
+        if gradient is not None:
+            name, module = log.owners.get(parameter)
+            log.storages.name(StorageKind.gradient, gradient, f"gradient of {name}", module)
 
 
 def note_state(log: StepLog, optimizer: torch.optim.Optimizer) -> None:
-    """Name the storages of the optimizer's state tensors."""
-    owners: dict[int, tuple[str, torch.nn.Module]] = {}
-    for root in log.roots:
-        owners.update(parameter_owners(root))
+    """Name the storages of the optimizer's state tensors, also of those in lists (LBFGS)."""
     for parameter, state in optimizer.state.items():
-        name, module = owners.get(id(parameter), ("a parameter", None))
-        for key, value in state.items() if isinstance(state, dict) else ():
-            if isinstance(value, torch.Tensor):
-                log.storages.name(StorageKind.optimizer_state, value, f"{key} of {name}", module)
+        if isinstance(parameter, torch.Tensor):
+            name, module = log.owners.get(parameter)
+            for key, value in state.items() if isinstance(state, dict) else ():
+                for tensor in value if isinstance(value, (list, tuple)) else (value,):
+                    if isinstance(tensor, torch.Tensor):
+                        log.storages.name(StorageKind.optimizer_state, tensor, f"{key} of {name}", module)

@@ -6,6 +6,7 @@ Recording never changes what training computes, never swallows its exceptions, a
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import time
@@ -29,7 +30,7 @@ from .format.schema import Severity
 from .layers import ModuleWatch
 from .phases import PhaseWatch, note_gradients, note_parameters, note_state
 from .saved_tensors import SavedTensorWatch
-from .step_log import StepLog
+from .step_log import StepLog, thread_id
 from .summary import peak_line
 
 P = ParamSpec("P")
@@ -77,12 +78,12 @@ class Recorder:
     def __enter__(self) -> Recorder:
         self._log, self.written = StepLog(), False
         try:
-            self._source = choose(self._source_name)
-            self._source.start()
-        except CaptureError as error:
-            _say(f"not recording: {error}")
-            self._source = None
+            source = choose(self._source_name)
+            source.start()
+        except Exception as error:  # the step has not begun, and runs unrecorded
+            _say(f"not recording: {_sentence(error)}")
             return self
+        self._source = source
         self._install()
         return self
 
@@ -92,15 +93,15 @@ class Recorder:
 
     def _install(self) -> None:
         log = self._log
-        log.active = True
-        self._name_what_is_there()
+        log.active, log.thread = True, thread_id()
         self._watches = [PhaseWatch(log), ModuleWatch(log), SavedTensorWatch(log)]
         try:
+            self._name_what_is_there()
             for watch in self._watches:
                 watch.install()
         except Exception as error:
             self._remove()
-            log.failures[f"{type(error).__name__}: {error}"] += 1
+            log.failures[f"{type(error).__name__}: {_sentence(error)}"] += 1
         log.start_time = time.time_ns()
 
     def _name_what_is_there(self) -> None:
@@ -110,12 +111,15 @@ class Recorder:
             note_parameters(self._log, model)
             note_gradients(self._log, model)
         for optimizer in optimizers:
-            self._log.optimizers.append(optimizer)
+            self._log.optimizers[id(optimizer)] = optimizer
             note_state(self._log, optimizer)
 
     def _remove(self) -> None:
         for watch in reversed(self._watches):
-            watch.remove()
+            try:
+                watch.remove()
+            except Exception as error:  # what one could not put back must not keep the others from it
+                self._log.failures[f"{type(watch).__name__}: {_sentence(error)}"] += 1
         self._watches = []
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -134,12 +138,12 @@ class Recorder:
         except Exception as failure:  # the step is over; a recorder's failure is said, never raised into training
             _say(f"the step was not recorded: {_sentence(failure)}")
         finally:
-            log.storages.release()
+            log.release()
             self._log, self._source = StepLog(), None
 
     def _finish(self) -> None:
         log = self._log
-        model = self._found.model() if self._found.given else choose_root(log.roots, log.optimizers)
+        model = self._found.model() if self._found.given else choose_root(log.roots, list(log.optimizers.values()))
         if not log.calls or model is None:
             _say("the step was not recorded: it ran no torch.nn.Module.")
             return
@@ -186,6 +190,7 @@ def record_step(
     recorder = Recorder(path, model=model, optimizer=optimizer, super_block=super_block, source=source)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        _check_function(function)
         schedule = _Schedule(recorder, warmup)
 
         @functools.wraps(function)
@@ -197,6 +202,14 @@ def record_step(
         return step
 
     return decorate
+
+
+def _check_function(function: Callable[..., Any]) -> None:
+    """The body of a generator or coroutine runs after its call has returned: there would be nothing to record."""
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if not callable(function) or any(is_kind(function) for is_kind in kinds):
+        name = getattr(function, "__qualname__", type(function).__name__)
+        raise CaptureError(f"record_step needs a plain function; in {name} put `with Recorder(path):` around the step.")
 
 
 class _Schedule:
@@ -267,10 +280,12 @@ def _sentence(error: BaseException) -> str:
 
 
 def _say(text: str) -> None:
+    if sys.stderr is None:
+        return
     try:
         print(f"memstrata: {text}", file=sys.stderr, flush=True)
-    except (OSError, ValueError, AttributeError):
-        pass  # stderr closed or missing: nobody is there to be told
+    except (OSError, ValueError):
+        pass  # stderr is closed: nobody is there to be told
 
 
 def _version() -> str | None:

@@ -21,9 +21,12 @@ import torch
 
 from .format.schema import NONE, Fate, Phase, Severity, StorageKind
 from .step_log import Saved, StepLog, Unpack, guarded, python_frames, thread_id
+from .storages import shape_text
 
 Hook = Callable[[Any], Any]
 _AUTOGRAD = torch._C._autograd
+_TOP = getattr(_AUTOGRAD, "_top_saved_tensors_default_hooks", None)
+"""Not there before torch 2.8."""
 _REPLACED = (
     "_push_saved_tensors_default_hooks",
     "_pop_saved_tensors_default_hooks",
@@ -46,11 +49,13 @@ class _Box:
 
 @dataclass(slots=True)
 class _Pair:
-    """A pair of hooks that was pushed while recording."""
+    """A pair of hooks that is in force while recording, as its owner pushed it."""
 
     kind: str
     checkpoint: int
     depth: int
+    pack: Hook
+    unpack: Hook
 
 
 class SavedTensorWatch:
@@ -64,104 +69,126 @@ class SavedTensorWatch:
         self._unpacking: dict[int, list[int]] = defaultdict(list)
         self._checkpoints = 0
         self._thread = NONE
-        self._aside = False
+        self._base: tuple[Hook, Hook] = (self._base_pack, _base_unpack(self))
+        self._has_base = False
+        self._stepped: set[int] = set()
+        """Threads whose bottom pair stepped aside for a region that forbids hooks."""
 
     def install(self) -> None:
-        """Start watching: the calling thread gets the bottom pair."""
+        """Start watching: the calling thread gets the bottom pair, and what was in force lies on it again."""
         self._thread = thread_id()
         self._originals = {name: getattr(_AUTOGRAD, name) for name in _REPLACED}
-        replacements = (self._push, self._pop, self._disable, self._enable)
-        for name, replacement in zip(_REPLACED, replacements, strict=True):
+        before = _taken_off()
+        for name, replacement in zip(_REPLACED, (self._push, self._pop, self._disable, self._enable), strict=True):
             setattr(_AUTOGRAD, name, replacement)
-        under = _AUTOGRAD._top_saved_tensors_default_hooks(False)
-        self._base: tuple[Hook, Hook] = (self._base_pack, _base_unpack(self))
-        if under is not None:
+        if before is None:
+            text = "Saved-tensor hooks were in force before the recording: what is saved under them was not seen."
+            self.log.problem("hooks_hidden", Severity.warning, text)
+            return
+        self._has_base = True
+        if _AUTOGRAD._saved_tensors_hooks_get_disabled_error_message() is not None:
+            self._stepped.add(self._thread)  # nothing may be forced; ours comes when they are enabled again
+            self.log.problem("hooks_disabled", Severity.warning, "Saved-tensor hooks are disabled: none was seen.")
+            return
+        self._originals["_push_saved_tensors_default_hooks"](*self._base)
+        if before:
             text = "A saved-tensor hook was already in force when the recording began; it stays in force."
             self.log.problem("hooks_before_recording", Severity.info, text)
-            self._base = self._wrapped(under[0], under[1], _Pair("user", NONE, 0))
-        try:
-            self._originals[_REPLACED[0]](*self._base)
-        except RuntimeError:  # hooks are disabled here: nothing can be seen, and nothing may be forced
-            self._aside = True
-            self.log.problem("hooks_disabled", Severity.warning, "Saved-tensor hooks are disabled: none was seen.")
+        for pack, unpack in before:
+            self._push(pack, unpack)
 
     def remove(self) -> None:
-        """Put everything back, whatever happened."""
+        """Put everything back, whatever happened; pairs that are still open stay, as their owners pushed them."""
         for name, original in self._originals.items():
             setattr(_AUTOGRAD, name, original)
-        if self._originals and not self._aside:
-            if self._open[self._thread]:
-                text = "A saved-tensor hook entered during the step is still open after it."
-                self.log.problem("hooks_left_open", Severity.warning, text)
-            else:
+        if self._originals and self._thread not in self._stepped:
+            still_open = self._open[self._thread]
+            for _ in range(len(still_open) + self._has_base):
                 self._originals["_pop_saved_tensors_default_hooks"]()
-        self._originals = {}
+            for pair in still_open:
+                self._originals["_push_saved_tensors_default_hooks"](pair.pack, pair.unpack)
+        self._originals, self._has_base = {}, False
 
     # The replacements of torch's four functions.
 
     def _push(self, pack: Hook, unpack: Hook) -> None:
-        pair = self._describe(pack)
-        self._originals_now("_push_saved_tensors_default_hooks")(*self._wrapped(pack, unpack, pair))
+        pair = self._describe(pack, unpack)
+        self._originals_now("_push_saved_tensors_default_hooks")(*self._wrapped(pair))
         thread = thread_id()
         self._open[thread].append(pair)
         if pair.kind == "recompute":
             self.log.recomputing[thread] += 1
+        elif pair.kind == "checkpoint":
+            self.log.checkpointing[thread].append((pair.checkpoint, pair.depth))
 
     def _pop(self) -> None:
         self._originals_now("_pop_saved_tensors_default_hooks")()
         thread = thread_id()
-        if self._open[thread] and self._open[thread].pop().kind == "recompute":
+        kind = self._open[thread].pop().kind if self._open[thread] else ""
+        if kind == "recompute":
             self.log.recomputing[thread] -= 1
+        elif kind == "checkpoint":
+            self._note_checkpoint_left(*self.log.checkpointing[thread].pop())
 
     def _disable(self, message: str, *args: Any, **kwargs: Any) -> None:
         """Regions that forbid hooks (torch.func) raise if one is there: ours steps aside."""
-        stepped = thread_id() == self._thread and not self._aside and not self._open[self._thread]
-        if stepped:
+        thread = thread_id()
+        steps = self._base_is_on_top(thread)
+        if steps:
             self._originals_now("_pop_saved_tensors_default_hooks")()
         try:
             self._originals_now("_saved_tensors_hooks_disable")(message, *args, **kwargs)
         except BaseException:
-            if stepped:
+            if steps:
                 self._originals_now("_push_saved_tensors_default_hooks")(*self._base)
             raise
-        self._aside = self._aside or stepped
+        if steps:
+            self._stepped.add(thread)
 
     def _enable(self) -> None:
         self._originals_now("_saved_tensors_hooks_enable")()
-        if self._aside and thread_id() == self._thread:
+        thread = thread_id()
+        if thread in self._stepped:
+            self._stepped.discard(thread)
             self._originals_now("_push_saved_tensors_default_hooks")(*self._base)
-            self._aside = False
+
+    def _base_is_on_top(self, thread: int) -> bool:
+        if _TOP is None:
+            return self._has_base and thread == self._thread and thread not in self._stepped and not self._open[thread]
+        top = _TOP(True)  # asked, not counted: threads of autograd's engine inherit the pairs of the calling thread
+        return top is not None and top[0] is self._base[0]
 
     def _originals_now(self, name: str) -> Any:
         # A caller may have kept our replacement beyond the recording.
         return self._originals.get(name) or getattr(_AUTOGRAD, name)
 
-    def _describe(self, pack: Hook) -> _Pair:
+    def _describe(self, pack: Hook, unpack: Hook) -> _Pair:
         name, home = getattr(pack, "__qualname__", ""), getattr(pack, "__module__", "")
         thread = thread_id()
         if home == "torch.utils.checkpoint" and name.startswith("_checkpoint_hook"):
             self._checkpoints += 1
-            return _Pair("checkpoint", self._checkpoints - 1, len(self.log.open_modules.get(thread, ())))
+            depth = len(self.log.open_modules.get(thread, ()))
+            return _Pair("checkpoint", self._checkpoints - 1, depth, pack, unpack)
         if home == "torch.utils.checkpoint" and name.startswith("_recomputation_hook"):
             unpacking = self._unpacking[thread]
-            return _Pair("recompute", unpacking[-1] if unpacking else NONE, 0)
-        return _Pair("user", NONE, 0)
+            return _Pair("recompute", unpacking[-1] if unpacking else NONE, 0, pack, unpack)
+        return _Pair("user", NONE, 0, pack, unpack)
 
-    def _wrapped(self, pack: Hook, unpack: Hook, pair: _Pair) -> tuple[Hook, Hook]:
+    def _wrapped(self, pair: _Pair) -> tuple[Hook, Hook]:
         def wrapped_pack(tensor: torch.Tensor) -> _Box:
             try:
-                packed = pack(tensor)
+                packed = pair.pack(tensor)
             except BaseException as error:
                 if type(error).__name__ == "_StopRecomputationError":
-                    self._note_pack(tensor, Fate.rematerialized, pair)  # it was stored before the stop
+                    self._note_pack(tensor, Fate.rematerialized, pair.checkpoint)  # it was stored before the stop
                 raise
-            return _Box(packed, self._note_pack(tensor, _fate(tensor, packed, pair), pair))
+            return _Box(packed, self._note_packed(tensor, packed, pair))
 
         def wrapped_unpack(box: _Box) -> Any:
             start, unpacking = time.time_ns(), self._unpacking[thread_id()]
             unpacking.append(pair.checkpoint)
             try:
-                return unpack(box.packed)
+                return pair.unpack(box.packed)
             finally:
                 unpacking.pop()
                 self._note_unpack(box, start)
@@ -171,20 +198,24 @@ class SavedTensorWatch:
     def _base_pack(self, tensor: torch.Tensor) -> _Box:
         # Returning the argument itself would make a reference cycle for outputs saved by their own op.
         fate = Fate.rematerialized if self.log.phase_inside(thread_id()) == Phase.recompute else Fate.kept
-        row = self._note_pack(tensor, fate, _Pair("base", NONE, 0))
-        version = NONE if tensor.is_inference() else tensor._version
-        return _Box(tensor.detach(), row, version, weakref.ref(tensor))
+        row = self._note_pack(tensor, fate, NONE)
+        with torch._C.DisableTorchFunction():
+            version = NONE if tensor.is_inference() else tensor._version
+            return _Box(tensor.detach(), row, version, weakref.ref(tensor))
 
     @guarded
-    def _note_pack(self, tensor: torch.Tensor, fate: Fate, pair: _Pair) -> Saved:
+    def _note_packed(self, tensor: torch.Tensor, packed: Any, pair: _Pair) -> Saved | None:
+        return self._note_pack(tensor, _fate(tensor, packed, pair), pair.checkpoint)
+
+    @guarded
+    def _note_pack(self, tensor: torch.Tensor, fate: Fate, checkpoint: int) -> Saved:
         thread, now = thread_id(), time.time_ns()
         node, frames, first = tensor.grad_fn, python_frames(), None
-        self._note_checkpoint_module(pair, thread)
         self._note_autocast_cache(tensor)
         for part in self.log.storages.parts(tensor):
             row = Saved(
-                now, self.log.module(thread), self.log.phase_inside(thread), fate, pair.checkpoint, part.storage,
-                part.address, part.storage_bytes, part.tensor_bytes, ",".join(map(str, tensor.shape)),
+                now, self.log.module(thread), self.log.phase_inside(thread), fate, checkpoint, part.storage,
+                part.address, part.storage_bytes, part.tensor_bytes, shape_text(tensor),
                 str(tensor.dtype).removeprefix("torch."), node.name() if node is not None else "", frames, thread,
             )  # fmt: skip
             self.log.saved.append(row)
@@ -192,14 +223,12 @@ class SavedTensorWatch:
         assert first is not None
         return first
 
-    def _note_checkpoint_module(self, pair: _Pair, thread: int) -> None:
-        """The outermost module running under a checkpoint's hooks is one that will be recomputed."""
-        stack = self.log.open_modules.get(thread, [])
-        if pair.kind == "checkpoint":
-            module = stack[min(pair.depth, len(stack) - 1)][0] if stack else None
-            known = self.log.checkpoint_modules.setdefault(pair.checkpoint, [])
-            if module is not None and not any(module is m for m in known):
-                known.append(module)
+    @guarded
+    def _note_checkpoint_left(self, number: int, depth: int) -> None:
+        """A checkpoint that ran operations but no module will run part of the module around it again."""
+        stack = self.log.open_modules.get(thread_id(), [])[:depth]
+        if stack and number not in self.log.checkpoint_modules and stack[-1][1] == Phase.forward:
+            self.log.checkpoint_modules[number] = [stack[-1][0]]
 
     def _note_autocast_cache(self, tensor: torch.Tensor) -> None:
         """Under autocast the cast copy of a weight lives in a cache until autocast exits, whoever saved it."""
@@ -213,6 +242,28 @@ class SavedTensorWatch:
         if box.row.unpack_time == NONE:
             box.row.unpack_time = start
         self.log.unpacks.append(Unpack(box.row.module, start, time.time_ns()))
+
+
+def _taken_off() -> list[tuple[Hook, Hook]] | None:
+    """The calling thread's pairs, outermost first, popped; None if there are some that torch (before 2.8) hides."""
+    if _TOP is None:
+        return None if _some_are_there() else []
+    pairs = []
+    while (top := _TOP(True)) is not None:
+        _AUTOGRAD._pop_saved_tensors_default_hooks()
+        pairs.append(top)
+    return pairs[::-1]
+
+
+def _some_are_there() -> bool:
+    if _AUTOGRAD._saved_tensors_hooks_get_disabled_error_message() is not None:
+        return False
+    try:
+        _AUTOGRAD._saved_tensors_hooks_disable("")  # torch refuses where a pair is in force
+    except RuntimeError:
+        return True
+    _AUTOGRAD._saved_tensors_hooks_enable()
+    return False
 
 
 def _fate(tensor: torch.Tensor, packed: Any, pair: _Pair) -> Fate:
@@ -239,8 +290,9 @@ def _cast_of(node: Any) -> Any:
 def _base_unpack(watch: SavedTensorWatch) -> Hook:
     def unpack(box: _Box) -> torch.Tensor:
         tensor: torch.Tensor = box.packed
-        if box.version != NONE and tensor._version != box.version:
-            raise RuntimeError(_modified_in_place(tensor, box))
+        with torch._C.DisableTorchFunction():
+            if box.version != NONE and tensor._version != box.version:
+                raise RuntimeError(_modified_in_place(tensor, box))
         watch._note_unpack(box, time.time_ns())
         return tensor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
 from torch import nn
@@ -11,17 +12,16 @@ from .step_log import Interval, ModuleCall, StepLog, Unpack
 
 
 def phase_intervals(log: StepLog) -> list[Interval]:
-    """The step cut into phases without gaps, and the recomputations inside backward."""
-    bounds = [(t, Phase.forward, True) for t in log.root_times]
-    for interval in log.intervals:
-        end = interval.end if interval.end != NONE else log.end_time
-        bounds += [(interval.start, interval.phase, True), (end, interval.phase, False)]
+    """The step cut into phases without gaps, and the recomputations inside backward.
+
+    Rounds nest: an optimizer's closure runs forward and backward, an optimizer may step inside backward. Forward
+    lasts beyond its modules until something else begins, since the loss is computed there.
+    """
     cut: list[Interval] = []
+    running: list[Phase] = []
     phase, start = Phase.other, log.start_time
-    for time, kind, opens in sorted(bounds, key=lambda bound: bound[0]):
-        new = _next_phase(phase, kind, opens)
-        if kind == Phase.forward and phase != Phase.other:
-            continue
+    for time, kind, opens in _bounds(log):
+        new = _next_phase(phase, kind, opens, running)
         if new != phase:
             cut.append(Interval(phase, start, time))
             phase, start = new, time
@@ -29,37 +29,57 @@ def phase_intervals(log: StepLog) -> list[Interval]:
     return [interval for interval in cut if interval.end > interval.start] + _recomputations(log)
 
 
-def _next_phase(phase: Phase, kind: Phase, opens: bool) -> Phase:
+def _bounds(log: StepLog) -> list[tuple[int, Phase, bool]]:
+    """(time, phase, whether it begins there), in order; at one instant an inner interval ends before its outer one."""
+    bounds = []
+    for number, interval in enumerate(log.intervals):
+        end = interval.end if interval.end != NONE else log.end_time
+        if end > interval.start:
+            bounds += [(interval.start, True, number, interval.phase), (end, False, -number, interval.phase)]
+    return [(time, phase, opens) for time, opens, _, phase in sorted(bounds)]
+
+
+def _next_phase(phase: Phase, kind: Phase, opens: bool, running: list[Phase]) -> Phase:
+    """The phase after a bound; `running` holds what has begun and not ended, and is kept."""
     if opens:
+        running.append(kind)
         return kind
-    return Phase.other if kind == phase else phase
+    running.reverse()
+    running.remove(kind)  # the innermost of its kind: other threads may have begun something since
+    running.reverse()
+    if kind == Phase.forward and phase == Phase.forward:
+        return phase
+    return running[-1] if running else Phase.other
 
 
 def _recomputations(log: StepLog) -> list[Interval]:
     """Maximal runs of recompute module calls on one thread."""
     merged: list[Interval] = []
+    unpacked = sorted(unpack.end for unpack in log.unpacks)
     for call in sorted((c for c in log.calls if c.phase == Phase.recompute), key=lambda c: c.start):
-        if merged and call.start <= merged[-1].end:
+        if merged and (call.start <= merged[-1].end or not _any_between(unpacked, merged[-1].end, call.start)):
             merged[-1].end = max(merged[-1].end, call.end)
-        elif merged and not _unpacked_between(log.unpacks, merged[-1].end, call.start):
-            merged[-1].end = call.end
         else:
             merged.append(Interval(Phase.recompute, call.start, call.end))
     return merged
 
 
+def _any_between(times: list[int], start: int, end: int) -> bool:
+    return bisect_left(times, start) < bisect_right(times, end)
+
+
 def recomputed_segments(log: StepLog) -> list[list[nn.Module]]:
     """The outermost modules of each recomputation, in the order of forward: what a silent checkpoint recomputed."""
-    segments = []
-    for interval in reversed(_recomputations(log)):
-        inside = [c for c in log.calls if c.phase == Phase.recompute and interval.start <= c.start <= interval.end]
-        outermost = [c for c in inside if not any(o.start < c.start and c.end <= o.end for o in inside if o is not c)]
-        segments.append([c.module for c in sorted(outermost, key=lambda c: c.start)])
-    return segments
-
-
-def _unpacked_between(unpacks: list[Unpack], start: int, end: int) -> bool:
-    return any(start <= u.end <= end for u in unpacks)
+    recomputations = _recomputations(log)
+    starts = [interval.start for interval in recomputations]
+    segments: list[list[nn.Module]] = [[] for _ in recomputations]
+    ends = [NONE] * len(recomputations)
+    for call in sorted((c for c in log.calls if c.phase == Phase.recompute), key=lambda c: (c.start, -c.end)):
+        number = bisect_right(starts, call.start) - 1
+        if call.end > ends[number]:
+            segments[number].append(call.module)
+            ends[number] = call.end
+    return segments[::-1]
 
 
 def backward_calls(log: StepLog, owner: Callable[[nn.Module], nn.Module | None]) -> list[ModuleCall]:
@@ -70,10 +90,11 @@ def backward_calls(log: StepLog, owner: Callable[[nn.Module], nn.Module | None])
     layer's is asked for.
     """
     calls: list[ModuleCall] = []
+    unpacks = sorted((u for u in log.unpacks if u.module is not None), key=lambda u: u.end)
+    times = [unpack.end for unpack in unpacks]
     for backward in (i for i in log.intervals if i.phase == Phase.backward):
         end = backward.end if backward.end != NONE else log.end_time
-        inside = [u for u in log.unpacks if backward.start <= u.end <= end and u.module is not None]
-        calls += _runs(sorted(inside, key=lambda u: u.end), end, owner)
+        calls += _runs(unpacks[bisect_left(times, backward.start) : bisect_right(times, end)], end, owner)
     return calls
 
 

@@ -6,7 +6,7 @@ import functools
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
@@ -17,7 +17,7 @@ import torch
 from .format.problems import Problem
 from .format.schema import NONE, Fate, Phase, Severity
 from .own_frames import is_own
-from .storages import Storages
+from .storages import Owners, Storages
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,6 +75,16 @@ class Unpack:
     end: int
 
 
+@dataclass(slots=True)
+class Input:
+    """A tensor given to an outermost module; `sizes` None where it has no plain ones."""
+
+    module: torch.nn.Module
+    name: str
+    sizes: tuple[int, ...] | None
+    is_index: bool
+
+
 @dataclass
 class StepLog:
     """Everything hooks saw. Appends are atomic under the interpreter lock; nothing here is thread-local."""
@@ -88,16 +98,21 @@ class StepLog:
     intervals: list[Interval] = field(default_factory=list)
     unpacks: list[Unpack] = field(default_factory=list)
     roots: list[torch.nn.Module] = field(default_factory=list)
-    root_times: list[int] = field(default_factory=list)
-    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+    optimizers: dict[int, torch.optim.Optimizer] = field(default_factory=dict)
+    """By id: one per parameter is usual where the optimizer steps inside backward."""
+    owners: Owners = field(default_factory=Owners)
     checkpoint_modules: dict[int, list[torch.nn.Module]] = field(default_factory=dict)
-    shapes: dict[str, list[int]] = field(default_factory=dict)
-    first_input: torch.Size | None = None
-    first_input_is_index: bool = False
+    inputs: list[Input] = field(default_factory=list)
     dtype: str | None = None
     losses: list[torch.Tensor | float] = field(default_factory=list)
     recomputing: Counter[int] = field(default_factory=Counter)
     optimizing: Counter[int] = field(default_factory=Counter)
+    checkpointing: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    """By thread the checkpoints that run: number, and how many modules were open when it began."""
+    thread: int = NONE
+    """The thread that records."""
+    other_threads: set[int] = field(default_factory=set)
+    """Other threads that ran forward or started a backward."""
     open_modules: dict[int, list[tuple[torch.nn.Module, Phase, int]]] = field(default_factory=dict)
     create_graph: bool = False
     """Whether the running backward builds a graph itself (double backward)."""
@@ -110,14 +125,14 @@ class StepLog:
         """What this thread is doing now. The engine's graph task tells backward from forward on any thread.
 
         A reentrant checkpoint announces nothing, but it recomputes with gradients on, which backward itself does not
-        have unless it builds a graph.
+        have unless it builds a graph. So does the closure that an optimizer calls: it is forward, not optimizer.
         """
         if self.recomputing[thread]:
             return Phase.recompute
         if torch._C._current_graph_task_id() != NONE:
             builds_graph = self.create_graph or not torch.is_grad_enabled()
             return Phase.backward if builds_graph else Phase.recompute
-        return Phase.optimizer if self.optimizing[thread] else Phase.forward
+        return Phase.optimizer if self.optimizing[thread] and not torch.is_grad_enabled() else Phase.forward
 
     def phase_inside(self, thread: int) -> Phase:
         """The phase of the innermost module running on this thread: inside a pack hook gradients are always off."""
@@ -132,6 +147,18 @@ class StepLog:
     def problem(self, code: str, severity: Severity, text: str, count: int = 1) -> None:
         """Remember something that could not be seen."""
         self.problems.append(Problem(code, severity, text, count))
+
+    def release(self) -> None:
+        """Let go of the program's objects: a graph that outlives the step keeps its hooks, and they keep this."""
+        self.active = False
+        self.storages.release()
+        for row in self.saved:
+            row.module = None
+        for held in (self.saved, self.calls, self.unpacks, self.roots, self.optimizers, self.inputs, self.losses):
+            held.clear()
+        self.open_modules.clear()
+        self.checkpoint_modules.clear()
+        self.owners = Owners()
 
     def interval(self, phase: Phase) -> Interval:
         """Open an interval of a phase."""
@@ -152,7 +179,8 @@ def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
         if owner.disarmed or not owner.log.active:
             return None
         try:
-            return method(*args, **kwargs)
+            with torch._C.DisableTorchFunction():  # a user's torch-function mode or tensor class sees none of it
+                return method(*args, **kwargs)
         except Exception as error:
             owner.disarmed = True
             owner.log.failures[f"{type(owner).__name__}: {type(error).__name__}: {error}"] += 1
@@ -161,17 +189,29 @@ def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
     return call
 
 
-def thread_id() -> int:
-    """The native id of the calling thread."""
-    return threading.get_native_id()
+thread_id = threading.get_native_id
+"""The native id of the calling thread; an alias, since torch.profiler pays for every Python call inside the step."""
 
 
 def python_frames(limit: int = 128) -> tuple[Frame, ...]:
-    """(code, line) of the calling Python frames, innermost first, without the recorder's own."""
-    out: list[Frame] = []
+    """(code, line) of the calling Python frames, innermost first, without the recorder's own.
+
+    Runs at every pack, so it calls nothing it can do without: the CPU's profiler records each call as an event.
+    """
+    found: dict[int, Frame] = {}
     frame: Any = sys._getframe(1)
-    while frame is not None and len(out) < limit:
-        if not is_own(frame.f_code.co_filename):
-            out.append((frame.f_code, frame.f_lineno or 0))
+    count = 0
+    while frame is not None and count < limit:
+        code = frame.f_code
+        file = code.co_filename
+        if file not in _OWN:
+            _OWN[file] = is_own(file)
+        if not _OWN[file]:
+            found[count] = (code, frame.f_lineno or 0)
+            count += 1
         frame = frame.f_back
-    return tuple(out)
+    return tuple(found.values())
+
+
+_OWN: dict[str, bool] = {}
+"""`is_own` of the files seen."""

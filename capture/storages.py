@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
+from torch.utils.weak import WeakIdKeyDictionary
 
 from .format.schema import NONE, StorageKind
 
@@ -96,12 +98,55 @@ class Storages:
         return self._known_rows.get(storage, NONE)
 
     def release(self) -> None:
-        """Let go of every weak reference; the rows stay."""
+        """Let go of every reference."""
         self._references.clear()
+        self.known.clear()
+
+
+class Owners:
+    """Which module holds a parameter, and its path; looked up once per model, because hooks ask at every backward."""
+
+    def __init__(self) -> None:
+        self._models: dict[int, torch.nn.Module] = {}
+        self._found = WeakIdKeyDictionary()
+
+    def add(self, model: torch.nn.Module) -> None:
+        """Learn the parameters of a model; a parameter keeps its first name."""
+        if id(model) in self._models:
+            return
+        self._models[id(model)] = model
+        for prefix, module in model.named_modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                if parameter not in self._found:
+                    self._found[parameter] = (path_of(prefix, name), module)
+
+    def get(self, parameter: torch.Tensor) -> tuple[str, torch.nn.Module | None]:
+        """(path, module that holds it)."""
+        found: tuple[str, torch.nn.Module | None] = self._found.get(parameter, ("a parameter", None))
+        return found
+
+
+def path_of(prefix: str, name: str) -> str:
+    """The path of what a module holds under a name."""
+    return f"{prefix}.{name}" if prefix else name
+
+
+def sizes_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """A tensor's sizes; None where they are ragged, symbolic or not known yet."""
+    if tensor.is_nested or is_lazy(tensor) or not all(type(size) is int for size in tensor.shape):
+        return None
+    return tuple(tensor.shape)
+
+
+def shape_text(tensor: torch.Tensor) -> str:
+    """A tensor's sizes as text; empty where there are no plain ones."""
+    return ",".join(map(str, sizes_of(tensor) or ()))
 
 
 def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """The strided tensors a tensor is made of: itself, or the parts of a sparse or wrapper tensor."""
+    if is_lazy(tensor):
+        return
     if tensor.layout == torch.sparse_coo:
         yield tensor._indices()
         yield tensor._values()

@@ -36,6 +36,7 @@ class CpuSource:
 
     def __init__(self) -> None:
         self._profile: Any = None
+        self._cut_short = False
 
     def start(self) -> None:
         """Start the profiler; raises CaptureError if one is running already: stopping ours would stop it too."""
@@ -47,6 +48,7 @@ class CpuSource:
     def stop(self) -> None:
         """Stop the profiler."""
         if self._profile is not None:
+            self._cut_short = not torch.autograd._profiler_enabled()
             self._profile.stop()
 
     def collect(self, log: StepLog, strings: StringTable, stacks: StackTable) -> Allocations:
@@ -54,8 +56,8 @@ class CpuSource:
         tree = self._profile.profiler.kineto_results.experimental_event_tree()
         self._profile = None
         measured = sorted(_memory_events(tree, stacks), key=lambda event: event[0])
-        before = _alive_before(measured, log)
-        events = _paired(measured, before)
+        before, later = _unmeasured(measured, log)
+        events = _paired([*measured, *later], before)
         tables: dict[str, schema.Table] = {"events": schema.from_rows(schema.Events, events)}
         tables.update(_end_state(events, before))
         problem = Problem(
@@ -63,7 +65,11 @@ class CpuSource:
             "The CPU allocator keeps no history: what was alive before the step is shown only where it is a parameter, "
             "buffer, gradient, optimizer state or input.",
         )  # fmt: skip
-        return Allocations((Device("cpu", 0),), tables, has_reserved=False, problems=[problem])
+        return Allocations((Device("cpu", 0),), tables, has_reserved=False, problems=[problem, *self._ended_early()])
+
+    def _ended_early(self) -> list[Problem]:
+        text = "Another profiler ran and ended inside the step: what was allocated and freed after it was not seen."
+        return [Problem("profiler_ended", Severity.error, text)] if self._cut_short else []
 
 
 def _memory_events(roots: Iterable[Any], stacks: StackTable) -> Iterator[Event]:
@@ -99,14 +105,21 @@ def _push(link: Any, line: int, stacks: StackTable) -> int:
     """The stack that ends in this link's event; the recorder's own frames are left out."""
     event, _, callers = link
     callers = int(callers)
+    try:
+        name, file, place = _place(event)
+    except UnicodeDecodeError:  # torch hands out the name of something that is gone by now
+        name, file, place = "??", "", 0
+    if is_own(file):
+        return callers
+    return stacks.push(callers, stacks.frame(name, short_path(file), line or place))
+
+
+def _place(event: Any) -> tuple[str, str, int]:
+    """(name, file, line) of an event; operators and built-in functions have no file."""
     if event.tag == _EventType.PyCall:
         site = event.extra_fields.callsite
-        if is_own(site.file_name):
-            return callers
-        return stacks.push(
-            callers, stacks.frame(site.function_name, short_path(site.file_name), line or site.line_number)
-        )
-    return stacks.push(callers, stacks.frame(_OBJECT.sub("", event.name), "", 0))
+        return site.function_name, site.file_name, site.line_number
+    return _OBJECT.sub("", event.name), "", 0
 
 
 def _line_in_caller(event: Any) -> int:
@@ -116,42 +129,59 @@ def _line_in_caller(event: Any) -> int:
     return 0
 
 
-def _alive_before(measured: list[Event], log: StepLog) -> list[Known]:
-    """Known storages that no measured allocation explains: they were there when the step began."""
+def _unmeasured(measured: list[Event], log: StepLog) -> tuple[list[Known], list[Event]]:
+    """Known storages that no measured allocation explains: those there when the step began, and events of the others.
+
+    Others are memory that torch did not allocate, such as numpy's, at an address whose storage died in the step.
+    """
     alive: set[int] = set()
-    before, events = [], iter([*measured, (1 << 63, 0, 0, NONE)])
+    before, later, events = list[Known](), list[Event](), iter([*measured, (1 << 63, 0, 0, NONE)])
+    last: dict[int, Known] = {}
     event = next(events)
     for known in sorted(log.storages.known, key=lambda known: known.start_time):
         while event[0] <= known.start_time:
             (alive.add if event[2] > 0 else alive.discard)(event[1])
             event = next(events)
-        if known.device.type == "cpu" and known.address not in alive:
+        if known.device.type != "cpu" or known.address in alive:
+            continue
+        earlier = last.get(known.address)
+        last[known.address] = known
+        if earlier is None:
             before.append(known)
-    return before
+        elif NONE < earlier.end_time <= known.start_time:
+            later.append((known.start_time, known.address, known.bytes, NONE))
+            later += [(known.end_time, known.address, -known.bytes, NONE)] if known.end_time != NONE else []
+    return before, later
 
 
 def _paired(measured: list[Event], before: list[Known]) -> list[tuple[Any, ...]]:
     """Event rows in order; a free takes the size of its allocation, because the profiler's can be stale.
 
-    Frees of what was alive before give no event: their time comes from the storage's weak reference.
+    Frees of what was alive before give no event: their time comes from the storage's weak reference. Frees on threads
+    that are not profiled give none either: they happened at the latest when the address was allocated again.
     """
-    deaths = [(k.end_time, k.address, -k.bytes, NONE) for k in before if k.end_time != NONE]
-    sizes = {known.address: known.bytes for known in before}
+    deaths = [(k.end_time, k.address, 0, NONE) for k in before if k.end_time != NONE]
+    old = {known.address: known.bytes for known in before}
+    alive: dict[int, int] = {}
     rows = []
+
+    def free(time: int, address: int, size: int, stack: int) -> None:
+        rows.append((Action.free_completed, 0, address, size, time, stack, 0, NONE))
+
     for time, address, signed, stack in sorted([*measured, *deaths], key=lambda event: event[0]):
+        holders = (old,) if signed == 0 else (old, alive)  # a death is that of the old storage and of no other
+        for holder in holders:
+            if address in holder:
+                free(time, address, holder.pop(address), stack if signed < 0 else NONE)
         if signed > 0:
-            sizes[address] = signed
-        elif address not in sizes:
-            continue  # allocated before the step and never named
-        size = signed if signed > 0 else sizes.pop(address)
-        action = Action.alloc if signed > 0 else Action.free_completed
-        rows.append((action, 0, address, size, time, stack, 0, NONE))
+            alive[address] = signed
+            rows.append((Action.alloc, 0, address, signed, time, stack, 0, NONE))
     return rows
 
 
 def _end_state(events: list[tuple[Any, ...]], before: list[Known]) -> dict[str, schema.Table]:
     """What is alive at the end, as blocks of one segment that stands for the heap."""
-    alive = {k.address: (k.bytes, NONE) for k in before if k.end_time == NONE}
+    alive = {known.address: (known.bytes, NONE) for known in before}
     for action, _, address, size, _, stack, _, _ in events:
         if action == Action.alloc:
             alive[address] = (size, stack)
