@@ -78,7 +78,8 @@ def _meta(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         allocator_settings=allocations.settings, model=type(model).__name__ if model is not None else None,
         optimizer=", ".join(sorted({type(o).__name__ for o in log.optimizers.values()})) or None,
-        shapes=_shapes(inputs), batch=batch, sequence=sequence, dtype=log.dtype or _dtype(model), loss=_loss(log), plan=_plan(log, rows),
+        shapes=_shapes(inputs), batch=batch, sequence=sequence,
+        dtype=log.dtype or _dtype(model), loss=_loss(log), plan=_plan(log, rows),
         has_reserved=allocations.has_reserved, problems=merge(problems), **meta,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence
 from PySide6.QtWidgets import (
     QApplication,
@@ -190,7 +191,7 @@ def write_png(paths: list[str], target: str, size: tuple[int, int] = (1600, 1000
     picture = window.grab()
     window.close()
     window.deleteLater()
-    app.processEvents()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)  # outside exec() nothing else does it
     if not picture.save(target):
         raise FormatError(f"{target} cannot be written.")
 

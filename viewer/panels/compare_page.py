@@ -39,6 +39,7 @@ class DiffTable(TableView):
     ) -> None:
         super().__init__(name, parent)
         self.hide()
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # rows differ at the end: which super-block
         self.set_delegate(TableDelegate(self, paint_of))
         self.bars = DifferenceDelegate(self)
         self.setItemDelegateForColumn(3, self.bars)
