@@ -261,6 +261,13 @@ def _now() -> float:
 
 def _writable(path: str | os.PathLike[str]) -> Path:
     target = Path(path).absolute()
+    try:
+        target.lstat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CaptureError(f"{os.fspath(path)!r} cannot be written: {reason}.") from error
     if target.is_dir():
         raise CaptureError(f"{target} is a folder; record_step needs the name of a file.")
     if not target.parent.is_dir():

@@ -259,10 +259,11 @@ def _some_are_there() -> bool:
     if _AUTOGRAD._saved_tensors_hooks_get_disabled_error_message() is not None:
         return False
     try:
-        _AUTOGRAD._saved_tensors_hooks_disable("")  # torch refuses where a pair is in force
-    except RuntimeError:
+        _AUTOGRAD._saved_tensors_hooks_disable("asked by memstrata")
+    except RuntimeError:  # torch refuses where a pair is in force, but disables all the same
         return True
-    _AUTOGRAD._saved_tensors_hooks_enable()
+    finally:
+        _AUTOGRAD._saved_tensors_hooks_enable()
     return False
 
 

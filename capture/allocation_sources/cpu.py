@@ -109,7 +109,7 @@ def _push(link: Any, line: int, stacks: StackTable) -> int:
         name, file, place = _place(event)
     except UnicodeDecodeError:  # torch hands out the name of something that is gone by now
         name, file, place = "??", "", 0
-    if is_own(file):
+    if file and is_own(file):
         return callers
     return stacks.push(callers, stacks.frame(name, short_path(file), line or place))
 
