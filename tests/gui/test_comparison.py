@@ -125,6 +125,14 @@ def test_hover_says_exact_bytes_of_both(opened: Any, tapes: tuple[str, str]) -> 
     assert "forward of layers.1" in text and "plain.mstrata: 20.0 MiB (20,971,520 bytes)" in text
 
 
+def test_places_cut_short_still_differ(opened: Any, tapes: tuple[str, str]) -> None:
+    page = opened(*tapes)
+    table = page.slots.table
+    names = {table.index(row, 0).data() for row in range(table.rowCount())}
+    cut = {page.slots.fontMetrics().elidedText(name, page.slots.textElideMode(), 120) for name in names}
+    assert len(cut) == len(names) > 2
+
+
 def test_files_without_layers_compare_too(opened: Any, snapshots: Any) -> None:
     page = opened(str(snapshots / "torch24-linear-grad.pickle"), str(snapshots / "torch24-linear-nograd.pickle"))
     assert isinstance(page, ComparePage)

@@ -187,6 +187,11 @@ def test_write_png(tapes: tuple[str, str], tmp_path: Path) -> None:
     assert len(colours) > 12
 
 
+def test_write_png_leaves_no_window(qapp: QApplication, tapes: tuple[str, str], tmp_path: Path) -> None:
+    write_png(list(tapes), str(tmp_path / "comparison.png"))
+    assert not [widget for widget in qapp.topLevelWidgets() if isinstance(widget, Window)]
+
+
 def test_run_refuses_an_unreadable_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     assert window_module.run([str(tmp_path / "notes.txt")]) == 2
