@@ -187,6 +187,13 @@ def test_write_png(tapes: tuple[str, str], tmp_path: Path) -> None:
     assert len(colours) > 12
 
 
+def test_a_file_without_anything_says_what_to_do_next(opened: Any, snapshots: Path) -> None:
+    page = opened(str(snapshots / "torch25-empty.pickle"))
+    said = [label.text() for label in page.findChildren(QLabel) if label.objectName() == "notice"]
+    assert any("nothing to show" in text and "record a step" in text for text in said)
+    assert not any("what was alive then" in text for text in said)
+
+
 def test_write_png_leaves_no_window(qapp: QApplication, tapes: tuple[str, str], tmp_path: Path) -> None:
     write_png(list(tapes), str(tmp_path / "comparison.png"))
     assert not [widget for widget in qapp.topLevelWidgets() if isinstance(widget, Window)]

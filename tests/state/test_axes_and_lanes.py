@@ -65,6 +65,12 @@ def test_lanes_sum_to_the_run_at_every_position(run: Run) -> None:
             assert lane.total_at(int(lane.peaks(*whole)[0])) == lane.highest
 
 
+def test_more_than_activations_is_not_compared_with_their_prediction(run: Run) -> None:
+    activations, everything = lanes_of(run), lanes_of(run, tuple(Category))
+    assert any(activations.predicted(lane) is not None for lane in activations.outer)
+    assert all(everything.predicted(lane) is None for lane in everything.outer)
+
+
 def test_predicted_lanes_sum_to_the_predicted_curve(run: Run) -> None:
     from memstrata.viewer.analysis.predicted_curve import at_every_position, predicted_curve
 

@@ -84,7 +84,7 @@ class LanePanel(QWidget):
         text = f"full height: {bytes_text(outer)} for a super-block"
         if any(lanes.inner):
             text += f", {bytes_text(inner)} for a layer"
-        if any(lanes.predicted(lane) for lane in lanes.outer) and self.scope.view.lanes == "activations":
+        if any(lanes.predicted(lane) for lane in lanes.outer):
             text += "; dashed: what shapes say"
         self.note.setText(text)
 

@@ -101,7 +101,7 @@ class LaneTree(QTreeView):
         """Put the lanes between these two pixels of the viewport."""
         self.span = span
         shown = any(self.lane_model.lanes.predicted(lane) for lane in self.lane_model.lanes.outer)
-        self.setColumnHidden(PREDICTED, not shown or self.scope.view.lanes != "activations")
+        self.setColumnHidden(PREDICTED, not shown)
         numbers = _NUMBERS * (1 if self.isColumnHidden(PREDICTED) else 2)
         self.setColumnWidth(NAME, max(span[0] - numbers, 60))
         for column in (MEASURED, PREDICTED):

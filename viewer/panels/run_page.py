@@ -76,7 +76,10 @@ class RunPage(QWidget):
     def _no_timeline(self) -> QWidget:
         """What stands in for the charts of a run without history."""
         said = next((p.text for p in self.scope.run.problems if p.code == "no_timeline"), "There is no timeline.")
-        label = QLabel(f"{said} The table shows what was alive then.", self)
+        then = "The table shows what was alive then."
+        if not len(self.scope.run.allocations):
+            then = "Open another file, or record a step with @record_step."
+        label = QLabel(f"{said} {then}", self)
         label.setObjectName("notice")
         label.setWordWrap(True)
         return label

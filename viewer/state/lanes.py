@@ -94,7 +94,9 @@ class Lanes:
         return max(max(outer, default=0), 1), max(max(inner, default=0), 1)
 
     def predicted(self, lane: Lane) -> PredictedCurve | None:
-        """What shapes alone say for the activations of this lane; None where they say nothing."""
+        """What shapes alone say for this lane; None where they say nothing, or where more than activations is shown."""
+        if lane.categories != ACTIVATIONS:
+            return None  # like is compared with like
         if lane.layers not in self._predictions:
             self._predictions[lane.layers] = _predicted(self.run, lane.layers)
         return self._predictions[lane.layers]
