@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .schema import I64
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 _WORD = 1 << 64
 
@@ -74,3 +76,13 @@ def settings(value: Any, depth: int = 2) -> dict[str, Any]:
         elif type(entry) is dict and depth > 1:
             kept[key] = settings(entry, depth - 1)
     return kept
+
+
+def member(row: Row, key: str, members: dict[str, T], unknown: T, seen: Counter[str]) -> T:
+    """The member that the text under `key` names; `unknown`, counted by name in `seen`, for a name not known."""
+    name = text(row, key, "(none)")
+    found = members.get(name)
+    if found is None:
+        seen[name] += 1
+        return unknown
+    return found

@@ -45,7 +45,9 @@ class BlockReader:
             address=np.where(_missing(blocks, "address"), running, address),
             bytes=sizes,
             requested_bytes=np.where(_missing(blocks, "requested_size"), sizes, requested),
-            state=[self._state(block) for block in blocks],
+            state=[
+                plain.member(block, "state", BLOCK_STATES, BlockState.unknown, self.unknown_states) for block in blocks
+            ],
             stack=[self._stacks.row(block.get("frames") or _present(block).get("frames")) for block in blocks],
         )
 
@@ -65,14 +67,6 @@ class BlockReader:
             blocks += own
             owner += [row] * len(own)
         return blocks, owner, running
-
-    def _state(self, block: Row) -> BlockState:
-        name = plain.text(block, "state", "(none)")
-        state = BLOCK_STATES.get(name)
-        if state is None:
-            self.unknown_states[name] += 1
-            return BlockState.unknown
-        return state
 
     def _segments(self, segments: list[Row], rows: dict[int, int], blocks: schema.Blocks) -> schema.AllocatorSegments:
         allocated = blocks.state == BlockState.active_allocated

@@ -52,7 +52,9 @@ class EventReader:
         """The events of all devices, merged by time where they have one, each device's in its own order."""
         lengths = [len(trace) for trace in traces]
         flat = [event for trace in traces for event in trace]
-        action = np.array([self._action(event) for event in flat], np.uint8)
+        action = np.array(
+            [plain.member(event, "action", ACTIONS, Action.unknown, self.unknown_actions) for event in flat], np.uint8
+        )
         placed = np.isin(action, _PLACED)
         columns = {
             "action": action,
@@ -68,14 +70,6 @@ class EventReader:
         for row in np.flatnonzero(action[order] == Action.oom).tolist():
             self._free_at_oom[row] = plain.number(flat[int(order[row])], "device_free", NONE)
         return schema.from_columns(schema.Events, **{name: column[order] for name, column in columns.items()})
-
-    def _action(self, event: Row) -> Action:
-        name = plain.text(event, "action", "(none)")
-        action = ACTIONS.get(name)
-        if action is None:
-            self.unknown_actions[name] += 1
-            return Action.unknown
-        return action
 
     def marks(self, events: schema.Events, annotations: Any) -> schema.Marks:
         """Out-of-memory errors, snapshots taken, and annotations such as `Optimizer.step#AdamW.step`."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ..look.units import bytes_text, count_text, difference_text, percent_text, seconds_text
-from ..model.query import AllocationQuery
+from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
 from .diff import Diff
 from .headline import ITEMS, Line, Part, joined, line
-from .residual import ACTIVATIONS
 
 ENOUGH_STEPS = 5
 """Steps timed without recording from which a difference in time is worth a percentage."""

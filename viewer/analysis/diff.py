@@ -18,7 +18,7 @@ from ..model.run import Run
 from .prediction import Prediction, predict
 from .residual import Residual, residual
 from .shape import plan_in_force, shape_of
-from .structure import Measured, Slot, slots
+from .structure import Measured, Slot, merged_order, slots
 from .warnings import warnings_of
 
 
@@ -175,12 +175,4 @@ def _pair(
 
 def _aligned(a: dict[Slot, Measured], b: dict[Slot, Measured]) -> tuple[SlotRow, ...]:
     """Slots of both runs in the order of a step: those only one run has go where that run has them."""
-    order = list(a)
-    place = 0
-    for slot in b:
-        if slot in a:
-            place = order.index(slot) + 1
-        else:
-            order.insert(place, slot)
-            place += 1
-    return tuple(SlotRow(slot, a.get(slot), b.get(slot)) for slot in order)
+    return tuple(SlotRow(slot, a.get(slot), b.get(slot)) for slot in merged_order(list(a), list(b)))

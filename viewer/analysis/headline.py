@@ -13,11 +13,11 @@ from memstrata.capture.format.schema import Fate
 
 from ..look.units import bytes_text, count_text, difference_text, percent_text, seconds_text
 from ..model.grouping import preferred
-from ..model.query import AllocationQuery
+from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
 from .place import outside_text, place_of, set_outside_layers
 from .prediction import predict
-from .residual import ACTIVATIONS, Residual, residual
+from .residual import Residual, residual
 from .shape import is_compiled, not_counted, plan_in_force, shape_of
 from .what_if import Estimate, estimate, why_no_estimate
 

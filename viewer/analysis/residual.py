@@ -15,12 +15,11 @@ import numpy as np
 from memstrata.capture.format.plan import ModelShape, Plan, covers
 from memstrata.capture.format.schema import Category
 
-from ..model.query import AllocationQuery
+from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
 from .module_tree import ITEMSIZE, ModuleTree
 from .prediction import Part, Step, peak_step, schedule
 
-ACTIVATIONS = frozenset((Category.activation, Category.rematerialized))
 _VIEWS = frozenset(
     ("view", "unsafe view", "reshape alias", "transpose", "permute", "expand", "t", "slice", "select", "split")
     + ("unbind", "unsqueeze", "squeeze", "as strided", "alias", "clone", "to copy")

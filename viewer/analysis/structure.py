@@ -5,7 +5,9 @@ Structure, unlike time, is the same in two runs of one model, so it is what a co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -70,3 +72,18 @@ def _most(run: Run, intervals: list[tuple[int, int]]) -> Measured:
     tops = [first + int(run.curve[first : last + 1].argmax()) for first, last in intervals]
     position = max(tops, key=lambda p: (int(run.curve[p]), -p))
     return Measured(int(run.curve[position]), position)
+
+
+Place = TypeVar("Place")
+
+
+def merged_order(a: Sequence[Place], b: Sequence[Place]) -> list[Place]:
+    """The places of two runs: those of a in order, and those only b has where b has them."""
+    order, place, known = list(a), 0, set(a)
+    for key in b:
+        if key in known:
+            place = order.index(key) + 1
+        else:
+            order.insert(place, key)
+            place += 1
+    return order

@@ -15,12 +15,11 @@ from memstrata.capture.format.plan import LayerShape, ModelShape, Plan, Term
 from memstrata.capture.format.schema import I64, Fate, Phase
 
 from ..model.curves import live_bytes
-from ..model.query import AllocationQuery
+from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
 from .place import set_outside_layers
 from .predicted_curve import at_every_position, predicted_curve
 from .prediction import predict
-from .residual import ACTIVATIONS
 
 
 @dataclass(frozen=True)

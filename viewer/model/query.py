@@ -12,6 +12,9 @@ from memstrata.capture.format.schema import B1, I64, Category, Phase
 if TYPE_CHECKING:
     from .run import Run
 
+ACTIVATIONS = frozenset((Category.activation, Category.rematerialized))
+"""What checkpointing moves: activations, rematerialized ones included."""
+
 
 @dataclass(frozen=True)
 class AllocationQuery:

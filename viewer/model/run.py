@@ -20,6 +20,7 @@ from .events import DeviceEvents, device_events, moves, net_bytes
 from .grouping import GROUPINGS, Grouping
 from .layers import LayerTree, layer_tree
 from .lifetimes import pair
+from .query import ACTIVATIONS
 from .spans import SpanTable, span_table
 
 NO_DEVICE = Device("no device", 0)
@@ -147,8 +148,8 @@ class Run:
 
     @cached_property
     def activation_curve(self) -> I64:
-        """What checkpointing moves: activations, rematerialized ones included, at each position."""
-        return self.category_curve(Category.activation, Category.rematerialized)
+        """What checkpointing moves, at each position."""
+        return self.category_curve(*ACTIVATIONS)
 
     def saved_bytes_by_fate(self) -> dict[Fate, int]:
         """Bytes of distinct saved storages by fate, known storages (parameters, ...) subtracted; all fates."""

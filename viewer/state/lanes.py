@@ -17,12 +17,14 @@ from memstrata.capture.format.schema import B1, I64, NONE, Category, Phase
 from ..analysis.predicted_curve import PredictedCurve, predicted_curve
 from ..analysis.shape import shape_of
 from ..look.words import OUTSIDE_LAYERS
+from ..model import query as model_query
 from ..model.allocations import Allocations
 from ..model.curves import at_positions
 from ..model.query import AllocationQuery
 from ..model.run import Run
 
-ACTIVATIONS = (Category.activation, Category.rematerialized)
+ACTIVATIONS = tuple(sorted(model_query.ACTIVATIONS))
+"""In the order in which their bands lie."""
 """What checkpointing moves, and what a prediction can be held against."""
 
 CONTENTS: dict[str, tuple[str, tuple[Category, ...]]] = {

@@ -9,9 +9,8 @@ from memstrata.capture.format.schema import Action
 from ..analysis.place import place_of, super_block_text
 from ..look import words
 from ..look.units import bytes_text, count_text, exact_bytes_text
-from ..model.query import AllocationQuery
+from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
-from .lanes import ACTIVATIONS
 from .run_tables import born_text, freed_text, module_text, moment_text, what_text
 
 
@@ -21,7 +20,7 @@ def describe(run: Run, query: AllocationQuery | None) -> str:
         return ""
     parts = []
     if query.categories is not None:
-        kept = query.categories == frozenset(ACTIVATIONS)
+        kept = query.categories == ACTIVATIONS
         parts.append("activations" if kept else ", ".join(words.category_text(c) for c in sorted(query.categories)))
     if query.category is not None:
         parts.append(words.category_text(query.category))

@@ -14,6 +14,7 @@ import numpy as np
 
 from memstrata.capture.format.schema import NONE, Phase
 
+from ..analysis.structure import merged_order
 from ..look import words
 from ..model.run import Run
 from .axes import XAxis
@@ -75,7 +76,7 @@ def structure_of(a: Run, b: Run) -> Structure:
     lengths = [stop - start for places in (one, two) for key, (start, stop) in places.items() if key.layer != NONE]
     typical = max(float(np.median(lengths)) if lengths else 1.0, 1.0)
     cells, x, at = [], 0.0, (0, 0)
-    for key in _merged(list(one), list(two)):
+    for key in merged_order(list(one), list(two)):
         stops = one.get(key, at[:1] * 2)[1], two.get(key, at[1:] * 2)[1]
         width = 1.0
         if key.layer == NONE:
@@ -114,18 +115,6 @@ def _passes(run: Run) -> list[tuple[Key | None, Span]]:
         )
         for row in rows.tolist()
     ]
-
-
-def _merged(a: list[Key], b: list[Key]) -> list[Key]:
-    """The places of both: those of a in order, and those only b has where b has them."""
-    order, place = list(a), 0
-    for key in b:
-        if key in a:
-            place = order.index(key) + 1
-        else:
-            order.insert(place, key)
-            place += 1
-    return order
 
 
 def _axis(spans: list[Span], cells: list[Cell], n_events: int) -> XAxis:
