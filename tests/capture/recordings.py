@@ -63,3 +63,40 @@ def mlp(depth: int = 2, width: int = 16) -> nn.Sequential:
 def gradients(model: nn.Module) -> list[torch.Tensor]:
     """Copies of all gradients."""
     return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+WIDTH = 16
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 32), nn.Linear(32, WIDTH)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = x + self.drop(self.down(torch.relu(self.up(self.norm(x)))))
+        return y
+
+
+class Net(nn.Module):
+    """Blocks, each called through `around`."""
+
+    def __init__(self, around: Callable[[nn.Module, torch.Tensor], torch.Tensor] = lambda block, x: block(x)) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Block() for _ in range(3))
+        self.around = around
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = self.around(layer, x)
+        return x
+
+
+def batch() -> torch.Tensor:
+    return torch.randn(2, 8, WIDTH)
+
+
+def tensors_of(model: nn.Module) -> list[torch.Tensor]:
+    """Copies of all parameters and gradients."""
+    return [t.detach().clone() for p in model.parameters() for t in (p, p.grad) if t is not None]
