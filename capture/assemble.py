@@ -56,12 +56,14 @@ def assemble(log: StepLog, model: nn.Module | None, allocations: Allocations, st
     rows = ModuleRows(model)
     lists = layer_lists(model) if model is not None else []
     tables = dict(allocations.tables)
+    devices = {device.name: row for row, device in enumerate(allocations.devices)}
     tables["modules"], tables["module_parameters"], tables["module_attributes"] = _module_tables(rows, strings)
     tables["layers"] = _layer_table(rows, lists, strings)
     tables["spans"] = _span_table(log, rows, lists)
-    tables["saved_tensors"] = _saved_table(log, rows, strings, _FrameRows(stacks))
-    tables["known_storages"] = _known_table(log, rows, strings, [d.name for d in allocations.devices])
+    tables["saved_tensors"] = _saved_table(log, rows, strings, _FrameRows(stacks), devices)
+    tables["known_storages"] = _known_table(log, rows, strings, devices)
     tables["marks"] = schema.from_columns(schema.Marks, **_marks(log, strings, tables.pop("marks", None)))
+    tables["steps"] = _step_table(log, meta)
     tables["frames"], tables["stacks"] = stacks.freeze()
     return build(_meta(log, model, rows, allocations, meta), strings, **tables)
 
@@ -153,7 +155,7 @@ def _module_tables(rows: ModuleRows, strings: StringTable) -> tuple[schema.Table
                 continue
             shape, dtype = ",".join(map(str, p.shape)), str(p.dtype).removeprefix("torch.")
             parameters.append((row, strings.intern(name), strings.intern(shape), strings.intern(dtype),
-                               p.numel() * p.element_size()))  # fmt: skip
+                               p.numel() * p.element_size(), p.requires_grad))  # fmt: skip
         for name, value in vars(module).items():
             if type(value) is int and not name.startswith("_") and abs(value) < 2**62:
                 attributes.append((row, strings.intern(name), value))
@@ -213,12 +215,14 @@ class _FrameRows:
         return self._frames[frame]
 
 
-def _saved_table(log: StepLog, rows: ModuleRows, strings: StringTable, frames: _FrameRows) -> schema.SavedTensors:
+def _saved_table(log: StepLog, rows: ModuleRows, strings: StringTable, frames: _FrameRows,
+                 devices: dict[str, int]) -> schema.SavedTensors:  # fmt: skip
     text, known = strings.intern, log.storages.known_row
     found = [
         (
             s.time, s.unpack_time, rows.row(s.module), s.phase, s.fate, s.checkpoint, s.storage, known(s.storage),
-            s.address, s.storage_bytes, s.tensor_bytes, text(s.shape), text(s.dtype), text(s.op),
+            devices.get(str(s.device), NONE), s.address, s.storage_bytes, s.tensor_bytes, text(s.shape), text(s.dtype),
+            text(s.op),
             frames.stack(s.frames), s.thread,
         )
         for s in log.saved
@@ -226,14 +230,20 @@ def _saved_table(log: StepLog, rows: ModuleRows, strings: StringTable, frames: _
     return schema.from_rows(schema.SavedTensors, found)
 
 
-def _known_table(log: StepLog, rows: ModuleRows, strings: StringTable, devices: list[str]) -> schema.KnownStorages:
+def _known_table(log: StepLog, rows: ModuleRows, strings: StringTable, devices: dict[str, int]) -> schema.KnownStorages:
     found = []
     for k in log.storages.known:
-        name = str(k.device)
-        device = devices.index(name) if name in devices else NONE
+        device = devices.get(str(k.device), NONE)
         found.append((k.kind, device, k.address, k.bytes, strings.intern(k.name), rows.row(k.module), k.start_time,
                       k.end_time))  # fmt: skip
     return schema.from_rows(schema.KnownStorages, found)
+
+
+def _step_table(log: StepLog, meta: dict[str, Any]) -> schema.Steps:
+    loss = _loss(log)
+    index = NONE if meta.get("step_index") is None else meta["step_index"]
+    row = (index, log.start_time, log.end_time, True, NONE, math.nan if loss is None else loss)
+    return schema.from_rows(schema.Steps, [row])
 
 
 def _marks(log: StepLog, strings: StringTable, measured: Any) -> dict[str, Any]:

@@ -215,7 +215,7 @@ class SavedTensorWatch:
         for part in self.log.storages.parts(tensor):
             row = Saved(
                 now, self.log.module(thread), self.log.phase_inside(thread), fate, checkpoint, part.storage,
-                part.address, part.storage_bytes, part.tensor_bytes, shape_text(tensor),
+                part.device, part.address, part.storage_bytes, part.tensor_bytes, shape_text(tensor),
                 str(tensor.dtype).removeprefix("torch."), node.name() if node is not None else "", frames, thread,
             )  # fmt: skip
             self.log.saved.append(row)

@@ -35,6 +35,7 @@ class Saved:
     fate: Fate
     checkpoint: int
     storage: int
+    device: torch.device
     address: int
     storage_bytes: int
     tensor_bytes: int

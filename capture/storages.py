@@ -37,9 +37,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A strided piece of a tensor: number of its storage (-1 if it has none that can be sized) and bytes."""
+    """A strided piece of a tensor: number of its storage (-1 if it has none that can be sized), device and bytes."""
 
     storage: int
+    device: torch.device
     address: int
     storage_bytes: int
     tensor_bytes: int
@@ -64,11 +65,11 @@ class Storages:
             storage = tensor.untyped_storage()
             address, size = storage.data_ptr(), storage.nbytes()
         except (RuntimeError, NotImplementedError, AttributeError):
-            return Part(NONE, 0, 0, 0)
+            return Part(NONE, tensor.device, 0, 0, 0)
         key = (storage._cdata, address)
         if key not in self._numbers:
             self._watch(storage, key)
-        return Part(self._numbers[key], address, size, tensor.numel() * tensor.element_size())
+        return Part(self._numbers[key], tensor.device, address, size, tensor.numel() * tensor.element_size())
 
     def _watch(self, storage: torch.UntypedStorage, key: tuple[int, int]) -> None:
         """Give a storage a number, and forget whose object it was when it dies."""

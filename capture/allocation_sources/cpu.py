@@ -166,7 +166,7 @@ def _paired(measured: list[Event], before: list[Known]) -> list[tuple[Any, ...]]
     rows = []
 
     def free(time: int, address: int, size: int, stack: int) -> None:
-        rows.append((Action.free_completed, 0, address, size, time, stack, 0, NONE))
+        rows.append((Action.free_completed, 0, address, size, time, stack, 0, NONE, NONE, NONE))
 
     for time, address, signed, stack in sorted([*measured, *deaths], key=lambda event: event[0]):
         holders = (old,) if signed == 0 else (old, alive)  # a death is that of the old storage and of no other
@@ -175,14 +175,14 @@ def _paired(measured: list[Event], before: list[Known]) -> list[tuple[Any, ...]]
                 free(time, address, holder.pop(address), stack if signed < 0 else NONE)
         if signed > 0:
             alive[address] = signed
-            rows.append((Action.alloc, 0, address, signed, time, stack, 0, NONE))
+            rows.append((Action.alloc, 0, address, signed, time, stack, 0, NONE, NONE, NONE))
     return rows
 
 
 def _end_state(events: list[tuple[Any, ...]], before: list[Known]) -> dict[str, schema.Table]:
     """What is alive at the end, as blocks of one segment that stands for the heap."""
     alive = {known.address: (known.bytes, NONE) for known in before}
-    for action, _, address, size, _, stack, _, _ in events:
+    for action, _, address, size, _, stack, *_ in events:
         if action == Action.alloc:
             alive[address] = (size, stack)
         else:

@@ -157,6 +157,7 @@ def meta_from_json(data: dict[str, Any]) -> Meta:
     known["problems"] = tuple(_problem(p) for p in known.get("problems", ()))
     if known.get("plan") is not None:
         known["plan"] = tuple(tuple(str(path) for path in segment) for segment in known["plan"])
+    known["estimates"] = tuple(str(text) for text in known.get("estimates", ()))
     _check_types(known)
     return Meta(**known)
 
@@ -175,6 +176,9 @@ _META_TYPES: dict[str, tuple[type, ...]] = {
     "shapes": (dict,), "has_reserved": (bool,), "has_time": (bool,), "step_seconds_recorded": _NUMBER,
     "step_seconds_unrecorded": _NUMBER, "loss": _NUMBER, "batch": (int, type(None)), "sequence": (int, type(None)),
     "super_block_override": (int, type(None)), "step_index": (int, type(None)),
+    "local_rank": (int, type(None)), "mesh": (dict,), "mesh_coordinate": (dict,), "loss_scale": _NUMBER,
+    "kernels": (str, type(None)), "trigger": (str, type(None)), "compiled_regions": (int, type(None)),
+    "graph_breaks": (int, type(None)),
     **dict.fromkeys(("torch_version", "memstrata_version", "created", "model", "optimizer"), (str, type(None))),
     "dtype": (str, type(None)),
 }  # fmt: skip

@@ -37,6 +37,11 @@ class Meta:
     created: str | None = None
     rank: int = 0
     world_size: int = 1
+    local_rank: int | None = None
+    mesh: dict[str, int] = field(default_factory=dict)
+    """Size of each dimension of the device mesh, by name; empty if none was seen."""
+    mesh_coordinate: dict[str, int] = field(default_factory=dict)
+    """Where this rank lies in the mesh, by the same names."""
     allocator_settings: dict[str, Any] = field(default_factory=dict)
     model: str | None = None
     optimizer: str | None = None
@@ -46,6 +51,16 @@ class Meta:
     sequence: int | None = None
     dtype: str | None = None
     loss: float | None = None
+    loss_scale: float | None = None
+    """What `loss` was multiplied by (gradient scaler, accumulation) as far as it is known."""
+    kernels: str | None = None
+    """Whose kernels the bytes are those of, where that differs from the device: `cpu` in a dry run."""
+    estimates: tuple[str, ...] = ()
+    """One sentence for each thing in this file that was not measured."""
+    trigger: str | None = None
+    """Why it was written, where it waited for something: `oom`, `peak` or `signal`."""
+    compiled_regions: int | None = None
+    graph_breaks: int | None = None
     plan: tuple[tuple[str, ...], ...] | None = None
     """Checkpoint segments in force, each the paths of the modules recomputed together; None if none was seen."""
     super_block_override: int | None = None
@@ -79,6 +94,7 @@ class Recording:
     saved_tensors: schema.SavedTensors
     known_storages: schema.KnownStorages
     marks: schema.Marks
+    steps: schema.Steps
 
     def tables(self) -> Iterator[tuple[str, schema.Table]]:
         """The tables with their names, in schema order."""

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAGIC = "memstrata recording"
 
 NONE = -1
@@ -50,7 +50,10 @@ class BlockState(IntEnum):
 
 
 class Category(IntEnum):
-    """What an allocation is, for its whole life. The one closed list."""
+    """What an allocation is, for its whole life. The one closed list, in the order in which it is stacked.
+
+    Files hold facts and never categories, so the numbers may change.
+    """
 
     parameter = 0
     buffer = 1
@@ -58,12 +61,13 @@ class Category(IntEnum):
     optimizer_state = 3
     activation = 4
     rematerialized = 5
-    input = 6
-    communication = 7
-    autocast_cache = 8
-    workspace = 9
-    temporary = 10
-    unattributed = 11
+    selective_cache = 6
+    input = 7
+    communication = 8
+    autocast_cache = 9
+    workspace = 10
+    temporary = 11
+    unattributed = 12
 
     @property
     def label(self) -> str:
@@ -81,6 +85,7 @@ class StorageKind(IntEnum):
     input = 4
     autocast_cache = 5
     communication = 6
+    selective_cache = 7
 
 
 class Fate(IntEnum):
@@ -110,6 +115,7 @@ class MarkKind(IntEnum):
     snapshot = 2
     loss = 3
     device_memory = 4
+    trigger = 5
 
 
 class Severity(IntEnum):
@@ -155,6 +161,8 @@ class Events(Table):
     stack: I32 = column(np.int32, "row of stacks (the innermost frame), -1 for no stack", refers="stacks", none=True)
     stream: I64 = column(np.int64, "raw stream pointer, 0 for the default stream and the CPU")
     thread: I64 = column(np.int64, "native thread id, -1 unknown", none=True)
+    metadata: I32 = column(np.int32, "text the program stamped on it, -1 none", refers="strings", none=True)
+    compile_context: I32 = column(np.int32, "compiled region it came from, -1 none", refers="strings", none=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,6 +230,7 @@ class ModuleParameters(Table):
     shape: I32 = column(np.int32, "shape as text, e.g. `1024,512`", refers="strings")
     dtype: I32 = column(np.int32, "dtype as text, e.g. `float32`", refers="strings")
     bytes: I64 = column(np.int64, "numel x itemsize", unit="B")
+    requires_grad: B1 = column(np.bool_, "whether it is trained")
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +276,7 @@ class SavedTensors(Table):
     checkpoint: I32 = column(np.int32, "number of the checkpoint call it belongs to, -1 none", none=True)
     storage: I32 = column(np.int32, "number of the distinct storage, -1 size unknown", none=True)
     known: I32 = column(np.int32, "row of known_storages if it is one, else -1", refers="known_storages", none=True)
+    device: I32 = column(np.int32, "row of meta.devices, -1 for a device not recorded", refers="devices", none=True)
     address: I64 = column(np.int64, "address of the storage, 0 unknown")
     storage_bytes: I64 = column(np.int64, "bytes of the storage", unit="B")
     tensor_bytes: I64 = column(np.int64, "numel x itemsize of the tensor seen", unit="B")
@@ -302,6 +312,18 @@ class Marks(Table):
     value: F64 = column(np.float64, "number, NaN where there is none")
 
 
+@dataclass(frozen=True, eq=False)
+class Steps(Table):
+    """Training steps in order: the recorded ones, and those around them that were only timed."""
+
+    index: I64 = column(np.int64, "number of the step in its run, from 0; -1 unknown", none=True)
+    start_time: I64 = column(np.int64, "Unix time", unit="ns")
+    end_time: I64 = column(np.int64, "Unix time, -1 if it was cut off", unit="ns", none=True)
+    recorded: B1 = column(np.bool_, "whether its events are in this file; a recorded step is slower")
+    tokens: I64 = column(np.int64, "batch x sequence length of its input, -1 unknown", none=True)
+    loss: F64 = column(np.float64, "the tensor backward ran on, NaN where unknown")
+
+
 TABLES: dict[str, type[Table]] = {
     "events": Events,
     "allocator_segments": AllocatorSegments,
@@ -316,6 +338,7 @@ TABLES: dict[str, type[Table]] = {
     "saved_tensors": SavedTensors,
     "known_storages": KnownStorages,
     "marks": Marks,
+    "steps": Steps,
 }
 
 T = TypeVar("T", bound=Table)

@@ -12,7 +12,7 @@ from . import plain_values as plain
 from . import schema
 from .interning import StringTable
 from .plain_values import Row
-from .schema import B1, I64, NONE, Action, MarkKind
+from .schema import B1, I32, I64, NONE, Action, MarkKind
 from .torch_stacks import StackReader
 
 ACTIONS: dict[str, Action] = {action.name: action for action in Action if action != Action.unknown}
@@ -56,7 +56,7 @@ class EventReader:
             [plain.member(event, "action", ACTIONS, Action.unknown, self.unknown_actions) for event in flat], np.uint8
         )
         placed = np.isin(action, _PLACED)
-        columns = {
+        columns: dict[str, Any] = {
             "action": action,
             "device": np.repeat([rows.get(i, NONE) for i in range(len(traces))], lengths),
             "address": _checked(plain.whole_numbers(flat, "addr", -1, "an event"), placed, "addr"),
@@ -65,11 +65,17 @@ class EventReader:
             "stack": np.array(self._stacks.column(flat), np.int32),
             "stream": plain.pointers(flat, "stream", "an event"),
             "thread": np.full(len(flat), NONE),
+            "metadata": self._texts(flat, "user_metadata", absent=""),
+            "compile_context": self._texts(flat, "compile_context", absent="N/A"),
         }
         order = _merged(columns["time"], lengths)
         for row in np.flatnonzero(action[order] == Action.oom).tolist():
             self._free_at_oom[row] = plain.number(flat[int(order[row])], "device_free", NONE)
         return schema.from_columns(schema.Events, **{name: column[order] for name, column in columns.items()})
+
+    def _texts(self, flat: list[Row], key: str, absent: str) -> I32:
+        texts = (plain.text(event, key) if key in event else "" for event in flat)
+        return np.array([self._strings.intern(t) if t not in ("", absent) else NONE for t in texts], np.int32)
 
     def marks(self, events: schema.Events, annotations: Any) -> schema.Marks:
         """Out-of-memory errors, snapshots taken, and annotations such as `Optimizer.step#AdamW.step`."""

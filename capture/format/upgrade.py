@@ -5,16 +5,45 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .problems import FormatError
-from .schema import FORMAT_VERSION
+from .schema import FORMAT_VERSION, NONE
 
 Columns = dict[str, NDArray[Any]]
 Step = Callable[[dict[str, Any], Columns], tuple[dict[str, Any], Columns]]
 
-STEPS: dict[int, Step] = {}
-"""`STEPS[n]` turns format n into format n + 1. Version 1 is the first, so there is none yet."""
+
+def _from_1(meta: dict[str, Any], columns: Columns) -> tuple[dict[str, Any], Columns]:
+    """Format 2 says which text a program stamped on an event, which parameters are trained, on which device a tensor
+    was saved, and lists the steps: format 1 knew none of the first three, and held one step."""
+    columns = dict(columns)
+    for name in ("events/metadata", "events/compile_context"):
+        columns[name] = np.full(len(columns["events/action"]), NONE, np.int32)
+    columns["module_parameters/requires_grad"] = np.ones(len(columns["module_parameters/module"]), np.bool_)
+    saved = len(columns["saved_tensors/time"])
+    columns["saved_tensors/device"] = np.full(saved, 0 if len(meta["devices"]) == 1 else NONE, np.int32)
+    columns |= _the_step(meta, columns)
+    return meta, columns
+
+
+def _the_step(meta: dict[str, Any], columns: Columns) -> Columns:
+    whole = columns["spans/module"] == NONE
+    rows = int(whole.any())
+    index, loss = meta.get("step_index"), meta.get("loss")
+    return {
+        "steps/index": np.full(rows, index if isinstance(index, int) else NONE, np.int64),
+        "steps/start_time": columns["spans/start_time"][whole].min(keepdims=True) if rows else np.empty(0, np.int64),
+        "steps/end_time": columns["spans/end_time"][whole].max(keepdims=True) if rows else np.empty(0, np.int64),
+        "steps/recorded": np.ones(rows, np.bool_),
+        "steps/tokens": np.full(rows, NONE, np.int64),
+        "steps/loss": np.full(rows, loss if isinstance(loss, float) else np.nan, np.float64),
+    }
+
+
+STEPS: dict[int, Step] = {1: _from_1}
+"""`STEPS[n]` turns format n into format n + 1."""
 
 
 def to_current(meta: dict[str, Any], columns: Columns, name: str) -> tuple[dict[str, Any], Columns]:

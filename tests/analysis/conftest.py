@@ -36,7 +36,7 @@ class Tree:
         for i, (path, cls, held, numbers) in enumerate(self.modules):
             modules.append((parents[i], text(path), text(cls), path in self.listed))
             for name, shape in held.items():
-                parameters.append((i, text(name), text(",".join(map(str, shape))), text(dtype), 4))
+                parameters.append((i, text(name), text(",".join(map(str, shape))), text(dtype), 4, True))
             attributes += [(i, text(name), value) for name, value in numbers.items()]
         for number, paths in enumerate(layer_lists):
             kinds = layer_kinds([row[p] for p in paths], classes, parents)

@@ -145,7 +145,7 @@ def seen(recording, shape, module, known=-1):
     strings = StringTable()
     for text in recording.strings:
         strings.intern(text)
-    row = (1, -1, module, Phase.forward, Fate.kept, -1, 0, known, 0, 4, 4, strings.intern(shape), 0, 0, -1, -1)
+    row = (1, -1, module, Phase.forward, Fate.kept, -1, 0, known, 0, 0, 4, 4, strings.intern(shape), 0, 0, -1, -1)
     saved = schema.from_rows(schema.SavedTensors, [row])
     return dataclasses.replace(recording, strings=strings.freeze(), saved_tensors=saved)
 

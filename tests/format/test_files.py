@@ -33,7 +33,10 @@ def small() -> Recording:
     strings = StringTable()
     stacks = StackTable(strings)
     stack = stacks.stack([stacks.frame("main", "train.py", 3), stacks.frame("café\0\ud800", "", 0)])
-    events = [(Action.alloc, 0, 4096, 512, 10, stack, 0, -1), (Action.free_completed, 0, 4096, 512, 20, -1, 0, -1)]
+    events = [
+        (Action.alloc, 0, 4096, 512, 10, stack, 0, -1, -1, -1),
+        (Action.free_completed, 0, 4096, 512, 20, -1, 0, -1, -1, -1),
+    ]
     frames, tree = stacks.freeze()
     problem = Problem("a_code", Severity.warning, "A sentence.", 2)
     meta = Meta(devices=(Device("cuda:1", 1, 80 << 30),), plan=(("layers.0",),), loss=0.5, problems=(problem,))
@@ -218,3 +221,14 @@ def test_equal_problems_are_counted_together() -> None:
     one = Problem("a", Severity.info, "x.")
     assert merge([one, Problem("b", Severity.info, "y."), one]) == (Problem("a", Severity.info, "x.", 2),
                                                                    Problem("b", Severity.info, "y."))  # fmt: skip
+
+
+def test_the_format_before_the_list_of_steps_is_upgraded(samples):
+    recording = files.read(samples / "format-1.mstrata")
+    assert recording.steps.index.tolist() == [recording.meta.step_index]
+    assert recording.steps.recorded.tolist() == [True]
+    assert recording.steps.end_time[0] > recording.steps.start_time[0] > 0
+    assert recording.steps.loss[0] == recording.meta.loss
+    assert set(recording.saved_tensors.device.tolist()) == {0}
+    assert recording.module_parameters.requires_grad.all()
+    assert (recording.events.metadata == schema.NONE).all() and (recording.events.compile_context == schema.NONE).all()

@@ -36,11 +36,11 @@ class Step:
 
     def alloc(self, address: int, size: int, time: int, stack: int = NONE, device: int = 0, stream: int = 0) -> None:
         """An allocation."""
-        self.events.append((Action.alloc, device, address, size, time, stack, stream, NONE))
+        self.events.append((Action.alloc, device, address, size, time, stack, stream, NONE, NONE, NONE))
 
     def free(self, address: int, size: int, time: int, device: int = 0) -> None:
         """A completed free."""
-        self.events.append((Action.free_completed, device, address, size, time, NONE, 0, NONE))
+        self.events.append((Action.free_completed, device, address, size, time, NONE, 0, NONE, NONE, NONE))
 
     def module(self, path: str, cls: str = "Linear") -> int:
         """A module; its parent is the longest path before it."""
@@ -70,7 +70,7 @@ class Step:
         text = self.strings.intern("4,4")
         number = len(self.saved_rows) if storage is None else storage
         self.saved_rows.append(
-            (time, NONE, row, phase, fate, NONE, number, known, address, size, size, text, text, text, NONE, NONE)
+            (time, NONE, row, phase, fate, NONE, number, known, 0, address, size, size, text, text, text, NONE, NONE)
         )
 
     def known(

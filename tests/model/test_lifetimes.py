@@ -95,8 +95,8 @@ def test_a_free_keeps_its_stack_and_an_allocation_its_own() -> None:
     step = Step()
     here, there = step.frames(("f", "a.py", 1)), step.frames(("g", "b.py", 2))
     step.alloc(512, 8, 0, stack=here, stream=7)
-    step.events.append((Action.free_completed, 0, 512, 8, 1, there, 0, NONE))
-    step.events.append((Action.free_completed, 0, 1024, 8, 2, here, 0, NONE))
+    step.events.append((Action.free_completed, 0, 512, 8, 1, there, 0, NONE, NONE, NONE))
+    step.events.append((Action.free_completed, 0, 1024, 8, 2, here, 0, NONE, NONE, NONE))
     allocations, _ = pair(step.recording(), 0)
     assert allocations.stack.tolist() == [NONE, here]
     assert allocations.free_stack.tolist() == [here, there]
@@ -106,7 +106,7 @@ def test_a_free_keeps_its_stack_and_an_allocation_its_own() -> None:
 def test_a_requested_free_does_not_free() -> None:
     step = Step()
     step.alloc(512, 8, 0)
-    step.events.append((Action.free_requested, 0, 512, 8, 1, NONE, 0, NONE))
+    step.events.append((Action.free_requested, 0, 512, 8, 1, NONE, 0, NONE, NONE, NONE))
     assert step.run().curve.tolist() == [0, 8, 8]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from memstrata.capture.format.schema import NONE, Phase
+from memstrata.capture.format.schema import NONE, Category, Phase
 
 from .recordings import Step, two_layers
 
@@ -52,7 +52,7 @@ def test_without_times_or_spans_there_is_no_ribbon() -> None:
     assert with_events(Step(), 1, 2).run().spans.phases() == []
     run = with_events(two_layers(), -1, -1).run(has_time=False)
     assert run.spans.innermost().tolist() == [NONE, NONE]
-    assert run.attribution.category.tolist() == [11, 11]
+    assert run.attribution.category.tolist() == [Category.unattributed] * 2
 
 
 def test_super_blocks_are_found_by_kind_and_named_by_layer() -> None:

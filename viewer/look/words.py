@@ -15,6 +15,7 @@ CATEGORY_MEANING: dict[Category, str] = {
     Category.optimizer_state: "what the optimizer keeps from step to step",
     Category.activation: "kept by forward for backward, segment boundaries included",
     Category.rematerialized: "made again in backward by a checkpoint",
+    Category.selective_cache: "kept by a selective checkpoint instead of being made again",
     Category.input: "tensors passed to the step",
     Category.communication: "buffers of collectives and gathered shards",
     Category.autocast_cache: "weights cast by autocast, held until it exits",

@@ -34,6 +34,7 @@ _OF_KIND = {
     StorageKind.gradient: Category.gradient,
     StorageKind.input: Category.input,
     StorageKind.communication: Category.communication,
+    StorageKind.selective_cache: Category.selective_cache,
     StorageKind.autocast_cache: Category.autocast_cache,
 }
 """In order of precedence, where one storage is known as two things."""
