@@ -1,6 +1,6 @@
 """The `memstrata` command. Qt is imported only by what opens or paints a window, torch only by the demo.
 
-Exit status: 0, or 2 after one sentence on stderr.
+Exit status: 0, or 2 after one sentence on stderr; `check` exits 1 where a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"memstrata {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_files(commands)
+    _add_check(commands)
     _add_predict(commands)
     demo = _command(commands, "demo", _demo, "record the demo without and with checkpointing, and compare")
     demo.add_argument("-o", "--output", metavar="DIR", default="memstrata-demo", help="folder for the recordings")
@@ -97,6 +98,17 @@ def _add_files(commands: Any) -> None:
     diff.add_argument("a", metavar="A", help="the run before")
     diff.add_argument("b", metavar="B", help="the run after")
     diff.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+
+
+def _add_check(commands: Any) -> None:
+    check = _command(commands, "check", _check, "hold one file to limits; exit status 1 if it is over one")
+    check.add_argument("file", metavar="FILE")
+    for figure in ("peak", "activations", "reserved"):
+        check.add_argument(f"--max-{figure}", metavar="SIZE", help=f"most bytes of {figure}, such as 30GiB")
+    check.add_argument("--max-layer", metavar="SIZE", help="most bytes that one layer may hold at the peak")
+    check.add_argument("--baseline", metavar="FILE", help="another run, whose figures must not be exceeded")
+    check.add_argument("--tolerance", metavar="PERCENT", help="how far the baseline may be exceeded, such as 2%%")
+    check.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
 
 
 def _add_predict(commands: Any) -> None:
@@ -182,6 +194,29 @@ def _report(options: argparse.Namespace) -> int:
     else:
         _print(report_text(recording, name))
     return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from .analysis.check import FIGURES, Limits, check
+    from .look.units import parse_bytes, parse_percent
+    from .report.check_text import check_json, check_text
+
+    if options.tolerance is not None and options.baseline is None:
+        raise UserError("--tolerance needs a --baseline to be measured against")
+    asked = {name: text for name in FIGURES if (text := getattr(options, f"max_{name}")) is not None}
+    limits = Limits(
+        {name: parse_bytes(text) for name, text in asked.items()},
+        None if options.max_layer is None else parse_bytes(options.max_layer),
+        None if options.baseline is None else _open(options.baseline),
+        parse_percent(options.tolerance or "0"),
+    )
+    run = _open(options.file)
+    checked = check(run, limits)
+    if options.json:
+        _print_json(check_json(run.name, checked))
+    else:
+        _print(check_text(run.name, checked))
+    return 0 if all(figure.passed for figure in checked) else 1
 
 
 def _diff(options: argparse.Namespace) -> int:

@@ -71,3 +71,17 @@ def test_counts_and_shares():
     assert units.percent_text(1.0) == "100.0%"
     assert units.percent_text(0.0001) == "<0.1%"
     assert units.ratio_text(13.2414) == "13.2x"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("30GiB", 30 * GIB), ("1.5 MiB", 1572864), ("512", 512), ("0", 0), ("30GB", 30 * 10**9), ("24G", 24 * GIB),
+     (".5gib", GIB // 2), ("7 B", 7), ("80,GiB", None), ("", None), ("GiB", None), ("-1GiB", None), ("9e99", None),
+     ("99999999999EiB", None), ("1 GiB 2", None)],
+)  # fmt: skip
+def test_sizes_that_people_type(text, count):
+    if count is None:
+        with pytest.raises(ValueError, match=r"size such as|more than any"):
+            units.parse_bytes(text)
+    else:
+        assert units.parse_bytes(text) == count

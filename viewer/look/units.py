@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 from memstrata.capture.format.units import bytes_text, three_digits
 
 __all__ = [
-    "bytes_text", "count_text", "difference_text", "exact_bytes_text", "percent_text", "ratio_text", "seconds_text",
-    "three_digits",
+    "bytes_text", "count_text", "difference_text", "exact_bytes_text", "parse_bytes", "parse_percent", "percent_text",
+    "ratio_text", "seconds_text", "three_digits",
 ]  # fmt: skip
 
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:([kmgtpe]?)(i?)b?)?\s*", re.IGNORECASE)
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def difference_text(count: float) -> str:
     """Bytes with their sign, `+1.90 GiB`; `0 B` for none."""
     return f"+{bytes_text(count)}" if count > 0 else bytes_text(count)
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of `30GiB`, `1.5 MiB`, `512`. `30GB` is decimal, `30G` binary, as torch and nvidia-smi write it.
+
+    Raises ValueError with one sentence.
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a size such as 30GiB or 512MiB")
+    number, prefix, binary = found.groups()
+    decimal = text.strip().lower().endswith("b") and not binary
+    scale = (1000 if decimal else 1024) ** " kmgtpe".index((prefix or " ").lower())
+    size = float(number) * scale
+    if not math.isfinite(size) or size >= 2**62:
+        raise ValueError(f"{text!r} is more than any memory holds")
+    return round(size)
+
+
+def parse_percent(text: str) -> float:
+    """The share that `2%` or `2` says, 0.02. Raises ValueError with one sentence unless it is 0 or more."""
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        share = math.nan
+    if not 0 <= share < math.inf:
+        raise ValueError(f"{text!r} is not a percentage such as 2%")
+    return share
 
 
 def exact_bytes_text(count: int) -> str:

@@ -1,0 +1,102 @@
+"""`memstrata check`: limits for a machine, with the layers to blame."""
+
+import json
+
+import pytest
+
+from memstrata.viewer import cli
+from memstrata.viewer.model.query import ACTIVATIONS, AllocationQuery
+from memstrata.viewer.model.run import Run
+from memstrata.viewer.sources import open_file
+
+
+@pytest.fixture
+def files(samples):
+    return {name: str(samples / f"{name}.mstrata") for name in ("before", "after", "uniform", "encoder-decoder")}
+
+
+def checked(capsys, *arguments):
+    status = cli.main(["check", *arguments, "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_a_figure_equal_to_its_limit_passes_and_one_byte_less_does_not(capsys, files):
+    peak = Run(open_file(files["before"])).peak_bytes
+    status, answer = checked(capsys, files["before"], "--max-peak", str(peak))
+    assert (status, answer["passed"], answer["figures"][0]["over_bytes"]) == (0, True, 0)
+    assert answer["figures"][0]["blame"] == []
+    status, answer = checked(capsys, files["before"], "--max-peak", str(peak - 1))
+    assert (status, answer["passed"], answer["figures"][0]["over_bytes"]) == (1, False, 1)
+
+
+def test_layers_are_blamed_by_their_bytes_at_the_peak(capsys, files):
+    run = Run(open_file(files["uniform"]))
+    status, answer = checked(capsys, files["uniform"], "--max-activations", "1MiB")
+    (figure,) = answer["figures"]
+    assert status == 1 and figure["bytes"] == int(run.activation_curve.max())
+    position = int(run.activation_curve.argmax())
+    grouping = run.grouping("layer")
+    for blame in figure["blame"]:
+        label = grouping.names.index(blame["label"])
+        query = AllocationQuery(position, categories=ACTIVATIONS, group=("layer", label))
+        assert blame["bytes"] == query.bytes(run) > 0
+    sizes = [blame["bytes"] for blame in figure["blame"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_growth_against_a_baseline_is_blamed_on_what_grew(capsys, files):
+    status, answer = checked(capsys, files["before"], "--baseline", files["after"], "--tolerance", "2%")
+    a, b = Run(open_file(files["before"])), Run(open_file(files["after"]))
+    peak, activations = answer["figures"]
+    assert status == 1
+    assert peak["baseline_bytes"] == b.peak_bytes and peak["limit_bytes"] == int(b.peak_bytes * 1.02)
+    assert activations["bytes"] == int(a.activation_curve.max())
+    assert all(row["growth_bytes"] == row["bytes"] - row["baseline_bytes"] > 0 for row in peak["blame"])
+    status, answer = checked(capsys, files["after"], "--baseline", files["before"])
+    assert (status, answer["passed"]) == (0, True)
+    status, _ = checked(capsys, files["before"], "--baseline", files["after"], "--tolerance", "500%")
+    assert status == 0
+
+
+def test_the_largest_layer(capsys, files):
+    run = Run(open_file(files["uniform"]))
+    sizes = run.groups_at("layer", [run.peak_position])[:-1, 0]
+    status, answer = checked(capsys, files["uniform"], "--max-layer", str(int(sizes.max()) - 1))
+    assert status == 1
+    assert answer["figures"][0]["bytes"] == int(sizes.max())
+    assert {b["bytes"] for b in answer["figures"][0]["blame"]} == {int(sizes.max())}
+
+
+def test_snapshots_have_a_peak_and_reserved_memory(capsys, snapshots):
+    path = str(snapshots / "torch26-train-from-start.pickle")
+    run = Run(open_file(path))
+    status, answer = checked(capsys, path, "--max-peak", "1B", "--max-reserved", "1B")
+    assert status == 1
+    assert [figure["bytes"] for figure in answer["figures"]] == [run.peak_bytes, int(run.reserved.max())]
+    assert all(figure["blame"] for figure in answer["figures"])
+
+
+def test_the_text_says_the_verdict_first_in_80_columns(capsys, files):
+    assert cli.main(["check", files["before"], "--max-peak", "700MiB", "--max-activations", "1TiB"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "before.mstrata: 1 of 2 over the limit"
+    assert lines[1].startswith("OVER peak ") and any(line.startswith("ok   activations ") for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "nothing to check"),
+        (["--max-peak", "big"], "'big' is not a size"),
+        (["--max-reserved", "1GiB"], "no allocator reported reserved memory"),
+        (["--tolerance", "2%"], "needs a --baseline"),
+        (["--baseline", "gone.mstrata"], "gone.mstrata"),
+        (["--baseline", "{before}", "--tolerance", "-1"], "'-1' is not a percentage"),
+    ],
+)
+def test_what_cannot_be_checked_is_one_sentence_and_status_2(capsys, files, arguments, sentence):
+    status = cli.main(["check", files["after"], *(a.format(**files) for a in arguments)])
+    out, err = capsys.readouterr()
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert sentence in err
