@@ -12,11 +12,11 @@ from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QApplication
 
 from memstrata.viewer.analysis.diff import Diff
+from memstrata.viewer.model.bands import bands_of
 from memstrata.viewer.model.query import AllocationQuery
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.state import comparison, run_tables
 from memstrata.viewer.state.array_table import ArrayTable, Column, RawRole
-from memstrata.viewer.state.bands import bands_of
 from memstrata.viewer.state.lane_model import LaneModel
 from memstrata.viewer.state.lanes import CONTENTS, lanes_of
 from memstrata.viewer.state.loading import open_run

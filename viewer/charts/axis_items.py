@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyqtgraph as pg
 
-from . import ticks
+from ..look import ticks
 from .theme import Theme
 
 Ticks = list[tuple[float, list[float]]]

@@ -10,8 +10,8 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from memstrata.capture.format.schema import I64
 
-from ..state.axes import XAxis
-from ..state.bands import Bands
+from ..model.axes import XAxis
+from ..model.bands import Bands
 from .band_painter import Stack, paint_labels, paint_stack, stack
 from .colours import Paint
 from .frame import Frame, PixelItem

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from memstrata.capture.format.schema import F64, I64, NONE
 
-from ..state.axes import XAxis
+from ..model.axes import XAxis
 from ..state.lanes import Lane, Lanes
 from .band_painter import paint_stack, stack
 from .colours import category_paint

@@ -10,7 +10,7 @@ from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
 from memstrata.capture.format.schema import Phase
 
 from ..look.palette import channels
-from ..state.axes import XAxis
+from ..model.axes import XAxis
 from .colours import phase_paint
 from .frame import Frame, PixelItem
 from .theme import Theme, colour

@@ -8,7 +8,7 @@ import numpy as np
 
 from memstrata.capture.format.schema import F64, I64
 
-from ..state.axes import XAxis
+from ..model.axes import XAxis
 
 
 @dataclass(frozen=True, eq=False)

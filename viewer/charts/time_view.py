@@ -7,7 +7,7 @@ from typing import Any
 import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
 
-from ..state.axes import XAxis
+from ..model.axes import XAxis
 
 _MARGIN = 0.004
 

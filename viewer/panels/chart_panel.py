@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QVBox
 from ..charts.keys import stepped
 from ..charts.theme import Theme, current
 from ..charts.timeline import Timeline
+from ..model.axes import available_axes
 from ..model.grouping import GROUPINGS, available
-from ..state.axes import available_axes
 from ..state.scope import Scope
 from ..state.view_state import RunView
 

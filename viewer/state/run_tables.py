@@ -9,9 +9,9 @@ from memstrata.capture.format.schema import I64, NONE, Category, Fate, Phase, Se
 from ..look import words
 from ..look.units import bytes_text, count_text, exact_bytes_text, seconds_text
 from ..model import stacks
+from ..model.bands import Bands
 from ..model.run import Run
 from .array_table import Column
-from .bands import Bands
 
 
 def group_columns(bands: Bands, cursor: int) -> tuple[list[Column], I64]:

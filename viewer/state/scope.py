@@ -7,10 +7,10 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from ..model.axes import AXES, XAxis
+from ..model.bands import Bands, bands_of
 from ..model.query import AllocationQuery
 from ..model.run import Run
-from .axes import AXES, XAxis
-from .bands import Bands, bands_of
 from .session import Session
 from .view_state import RunView, ViewState
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from memstrata.capture.format.schema import F64, I64
 
-from ..model.run import Run
+from .run import Run
 
 _APART = 1e-12  # seconds between events that share a tick of the clock, so that the axis can be inverted
 

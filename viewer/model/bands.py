@@ -8,10 +8,10 @@ import numpy as np
 
 from memstrata.capture.format.schema import I64
 
-from ..model.curves import at_positions
-from ..model.grouping import ColourRule, Grouping
-from ..model.query import AllocationQuery
-from ..model.run import Run
+from .curves import at_positions
+from .grouping import ColourRule, Grouping
+from .query import AllocationQuery
+from .run import Run
 
 MOST_DISTINCT = 10
 """Groups without an order need colours of their own, and there are no more than this."""
