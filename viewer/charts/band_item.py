@@ -12,8 +12,8 @@ from memstrata.capture.format.schema import I64
 
 from ..model.axes import XAxis
 from ..model.bands import Bands
+from ..model.paints import Paint
 from .band_painter import Stack, paint_labels, paint_stack, stack
-from .colours import Paint
 from .frame import Frame, PixelItem
 from .sampling import Columns, peak_columns
 from .theme import colour

@@ -12,7 +12,8 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 from memstrata.capture.format.schema import F64, I64
 
 from ..look import palette
-from .colours import Paint
+from ..model.paints import Paint
+from .colours import fill_brush, hatch_brush
 
 DIMMED = 0.22
 
@@ -49,9 +50,9 @@ def paint_stack(painter: QPainter, bands: Stack, paints: Sequence[Paint], lifted
         if not rects:
             continue
         opacity = 1.0 if lifted is None or lifted == group else DIMMED
-        painter.setBrush(paints[group].brush(opacity))
+        painter.setBrush(fill_brush(paints[group], opacity))
         painter.drawRects(rects)
-        hatch = paints[group].hatch_brush(opacity)
+        hatch = hatch_brush(paints[group], opacity)
         if hatch is not None:
             painter.setBrush(hatch)
             painter.drawRects(rects)
@@ -83,7 +84,7 @@ def paint_labels(painter: QPainter, bands: Stack, names: Sequence[str], paints: 
             continue
         rect = QRectF(place[0], place[1] - height / 2, width, height)
         if paints[group].hatch:  # text on a hatch is hard to read
-            painter.fillRect(rect, paints[group].brush())
+            painter.fillRect(rect, fill_brush(paints[group]))
         painter.setPen(QColor(palette.text_on(paints[group].fill)))
         painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, name)
 

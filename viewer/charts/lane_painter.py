@@ -11,9 +11,9 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 from memstrata.capture.format.schema import F64, I64, NONE
 
 from ..model.axes import XAxis
+from ..model.paints import category_paint
 from ..state.lanes import Lane, Lanes
 from .band_painter import paint_stack, stack
-from .colours import category_paint
 from .ribbon import paint_phase
 from .sampling import spans_of_columns
 from .theme import Theme, colour

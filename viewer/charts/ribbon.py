@@ -11,7 +11,8 @@ from memstrata.capture.format.schema import Phase
 
 from ..look.palette import channels
 from ..model.axes import XAxis
-from .colours import phase_paint
+from ..model.paints import phase_paint
+from .colours import fill_brush
 from .frame import Frame, PixelItem
 from .theme import Theme, colour
 
@@ -50,8 +51,8 @@ def paint_phase(painter: QPainter, rect: QRectF, phase: Phase, theme: Theme, nam
         return
     paint = phase_paint(phase, theme.dark)
     foot = QRectF(rect.left(), rect.bottom() - FOOT, rect.width(), FOOT)
-    painter.fillRect(rect, paint.brush(_OPACITY if rect.height() > 2 * FOOT else 1.0))
-    painter.fillRect(foot, paint.brush())
+    painter.fillRect(rect, fill_brush(paint, _OPACITY if rect.height() > 2 * FOOT else 1.0))
+    painter.fillRect(foot, fill_brush(paint))
     if phase == Phase.recompute:
         painter.fillRect(rect, QBrush(colour(paint.fill, 150), Qt.BrushStyle.BDiagPattern))
     width = QFontMetricsF(painter.font()).horizontalAdvance(name)

@@ -13,11 +13,12 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from memstrata.capture.format.schema import NONE, Phase
 
 from ..look.units import bytes_text, difference_text, exact_bytes_text
+from ..model.paints import Paint
 from ..model.run import Run
 from ..state.structure import Cell, Structure
 from .axis_items import BytesAxis, style_axis
 from .band_painter import band_rects, stack
-from .colours import Paint
+from .colours import fill_brush
 from .frame import Frame, PixelItem
 from .marks import pill
 from .ribbon import HEIGHT, paint_phase
@@ -61,7 +62,7 @@ class PairItem(PixelItem):
         area = stack(columns.x * frame.sx + frame.dx, values[None, :], frame.y(0), -frame.sy)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(paint.brush(0.32 if number == 0 else 0.62))
+        painter.setBrush(fill_brush(paint, 0.32 if number == 0 else 0.62))
         painter.drawRects(band_rects(area, 0))
         points = np.stack([np.repeat(area.x, 2)[1:-1], np.repeat(area.y[1], 2)], axis=1)
         painter.setPen(QPen(QColor(paint.fill), 1.6))

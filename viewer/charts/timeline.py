@@ -10,13 +10,13 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from ..analysis.predicted_curve import Base, predicted_curve
 from ..look.units import bytes_text, exact_bytes_text
 from ..look.words import PREDICTION, RESERVED
+from ..model.paints import group_paints
 from ..model.query import AllocationQuery
 from ..state.scope import Scope
 from ..state.selection import failed_allocations
 from ..state.view_state import RunView
 from .axis_items import BytesAxis, UnitAxis, style_axis
 from .band_item import BandItem, BandNames, StepLine
-from .colours import group_paints
 from .frame import PixelItem
 from .keys import moved
 from .marks import MarkItem, Marks

@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from ..charts.colours import group_paints
 from ..charts.theme import Theme, current
 from ..look.units import bytes_text, count_text
+from ..model.paints import group_paints
 from ..state.run_tables import allocation_columns
 from ..state.scope import Scope
 from ..state.selection import describe

@@ -10,11 +10,11 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QSplitter, QTabW
 
 from ..analysis.comparison import comparison_headline
 from ..analysis.diff import Diff, DiffRow
-from ..charts.colours import Paint, category_paint
 from ..charts.structure_chart import StructureChart, run_paints
 from ..charts.theme import Theme, current
 from ..look import palette
 from ..look.words import OUTSIDE_LAYERS
+from ..model.paints import Paint, category_paint
 from ..model.query import AllocationQuery
 from ..model.run import Run
 from ..state.array_table import Column

@@ -8,8 +8,9 @@ from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QS
 from PySide6.QtGui import QColor, QPainter, QPalette
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
-from ..charts.colours import Paint
+from ..charts.colours import fill_brush, hatch_brush
 from ..charts.theme import Theme, colour, current
+from ..model.paints import Paint
 from ..state.array_table import FaintRole, ShareRole, SwatchRole
 
 Index = QModelIndex | QPersistentModelIndex
@@ -76,7 +77,7 @@ def paint_swatch(painter: QPainter, rect: QRectF, paint: Paint) -> None:
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(Qt.PenStyle.NoPen)
-    for brush in (paint.brush(), paint.hatch_brush()):
+    for brush in (fill_brush(paint), hatch_brush(paint)):
         if brush is not None:
             painter.setBrush(brush)
             painter.drawRoundedRect(rect, 2.5, 2.5)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from ..charts.colours import Paint, group_paints
 from ..charts.theme import Theme, current
+from ..model.paints import Paint, group_paints
 from ..state.run_tables import group_columns
 from ..state.scope import Scope
 from ..state.selection import moment
