@@ -81,23 +81,33 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"memstrata {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_files(commands)
+    _add_export(commands)
     _add_check(commands)
     _add_predict(commands)
+    _add_dry_run(commands)
     demo = _command(commands, "demo", _demo, "record the demo without and with checkpointing, and compare")
     demo.add_argument("-o", "--output", metavar="DIR", default="memstrata-demo", help="folder for the recordings")
     return parser
 
 
 def _add_files(commands: Any) -> None:
-    view = _command(commands, "view", _view, "open one recording or snapshot, or compare two, in a window")
-    view.add_argument("files", metavar="FILE", nargs="+", help="a .mstrata recording or a torch memory snapshot")
-    report = _command(commands, "report", _report, "print what one file says")
-    report.add_argument("file", metavar="FILE")
+    view = _command(commands, "view", _view, "open recordings, snapshots or a run directory, in a window")
+    view.add_argument("files", metavar="FILE", nargs="+", help="a recording, a snapshot, or the folder of a run of several ranks")
+    report = _command(commands, "report", _report, "print what one file says, or compare the ranks of a run")
+    report.add_argument("file", metavar="FILE", help="a file, or a folder with a file for each rank")
     report.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
     diff = _command(commands, "diff", _diff, "compare two files")
     diff.add_argument("a", metavar="A", help="the run before")
     diff.add_argument("b", metavar="B", help="the run after")
     diff.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+
+
+def _add_export(commands: Any) -> None:
+    export = _command(commands, "export", _export, "write one file as HTML, CSV, SVG, a Perfetto trace or a snapshot")
+    export.add_argument("file", metavar="FILE")
+    export.add_argument("-o", "--output", metavar="OUT", required=True, help="what to write; its name says the kind")
+    export.add_argument("--to", metavar="KIND", help="the kind, where the name does not say it (`html`, `csv`, ...)")
+    export.add_argument("--table", metavar="NAME", default="allocations", help="the table of a CSV file")
 
 
 def _add_check(commands: Any) -> None:
@@ -117,6 +127,20 @@ def _add_predict(commands: Any) -> None:
     predict.add_argument("--tokens", type=int, metavar="N", help="batch x sequence length (default: the preset's)")
     predict.add_argument("--segment-layers", type=int, metavar="K", help="layers in one checkpoint segment")
     predict.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+
+
+def _add_dry_run(commands: Any) -> None:
+    dry = _command(commands, "dry-run", _dry_run, "record a full-size step without a GPU and without memory")
+    what = dry.add_mutually_exclusive_group(required=True)
+    what.add_argument("--preset", metavar="NAME", help="`teaching` or `hybrid`")
+    what.add_argument("--hf-config", metavar="FILE", help="a Hugging Face config.json; needs transformers, no weights")
+    dry.add_argument("--tokens", type=int, metavar="N", default=8192, help="sequence length (default: 8192)")
+    dry.add_argument("--batch", type=int, metavar="N", default=1, help="sequences (default: 1)")
+    dry.add_argument("--layers", type=int, metavar="N", help="only the first N layers")
+    dry.add_argument("--segment-layers", type=int, metavar="K", help="layers in one checkpoint segment")
+    dry.add_argument("--optimizer", choices=("adamw", "sgd"), help="step it too, after one warm-up step")
+    dry.add_argument("--fused", action="store_true", help="what torch's fused CUDA kernels would keep: an estimate")
+    dry.add_argument("-o", "--output", metavar="FILE", default="dry_run.mstrata", help="the recording to write")
 
 
 def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
@@ -157,8 +181,6 @@ def _open(path: str) -> Run:
 
 
 def _view(options: argparse.Namespace) -> int:
-    if len(options.files) > 2:
-        raise UserError(f"view opens one file or compares two, not {len(options.files)}")
     return int(_window().run(list(options.files)))
 
 
@@ -188,11 +210,39 @@ def _report(options: argparse.Namespace) -> int:
     from .report.text import report_text
     from .sources import open_file
 
+    if os.path.isdir(options.file):
+        return _report_ranks(options)
     recording, name = open_file(options.file), _name(options.file)
     if options.json:
         _print_json(report_json(recording, name))
     else:
         _print(report_text(recording, name))
+    return 0
+
+
+def _report_ranks(options: argparse.Namespace) -> int:
+    from .report.ranks_text import ranks_json, ranks_text
+    from .sources import open_run_directory
+
+    directory = open_run_directory(options.file)
+    if options.json:
+        _print_json(ranks_json(directory))
+    else:
+        _print(ranks_text(directory))
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from .report.exports import EXPORTS, export_for
+    from .sources import open_file
+
+    key = options.to or export_for(options.output)
+    if key not in EXPORTS:
+        raise UserError(f"there is no export called {key!r}; there are {', '.join(EXPORTS)}")
+    made = EXPORTS[key].make(open_file(options.file), _name(options.file), options.table)
+    with open(options.output, "wb") as file:
+        file.write(made)
+    print(f"memstrata: wrote {options.output} ({len(made):,} bytes)", file=sys.stderr)
     return 0
 
 
@@ -248,6 +298,24 @@ def _predict(options: argparse.Namespace) -> int:
         _print_json(predict(shape, plan).as_json())
     else:
         _print(predict_text(options.preset, shape, plan))
+    return 0
+
+
+def _dry_run(options: argparse.Namespace) -> int:
+    try:
+        from memstrata.capture import CaptureError, presets
+        from memstrata.capture.progress_line import ProgressLine
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "torch":
+            raise UserError("A dry run needs torch: pip install 'memstrata[capture]'") from error
+        raise
+    try:
+        sizes = presets.Sizes(options.tokens, options.batch, options.layers, options.segment_layers)
+        job = presets.job(options.preset, options.hf_config, sizes)
+        with ProgressLine() as progress:
+            job.run(options.output, options.optimizer, options.fused, progress)
+    except CaptureError as error:
+        raise UserError(str(error)) from error
     return 0
 
 

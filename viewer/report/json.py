@@ -13,6 +13,7 @@ from memstrata.capture.format.schema import NONE, Action, Fate
 from ..analysis.diff import Diff, DiffRow, SlotRow
 from ..analysis.structure import Measured
 from ..look.words import OUTSIDE_LAYERS, fate_text
+from ..model.outside import outside_allocator
 from ..model.run import Run
 
 
@@ -46,6 +47,7 @@ def device_json(run: Run) -> dict[str, Any]:
     """The figures of one device, in requested bytes; reserved ones are null where no allocator reports them."""
     reserved = run.reserved
     position = run.peak_position
+    outside = outside_allocator(run)
     return {
         "device": run.device.ordinal,
         "name": run.device.name,
@@ -55,6 +57,7 @@ def device_json(run: Run) -> dict[str, Any]:
         "end_bytes": run.end_bytes,
         "reserved_peak_bytes": None if reserved is None else int(reserved.max()),
         "reserved_end_bytes": None if reserved is None else int(reserved[-1]),
+        "outside_allocator_peak_bytes": None if outside is None else int(outside.bytes.max()),
         "events": events_by_action(run),
         "categories_at_peak": {c.label: size for c, size in run.categories_at(position).items()},
         "coverage_at_peak": run.coverage_at(position),

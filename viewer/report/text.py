@@ -13,6 +13,7 @@ from ..analysis.residual import Residual, residual
 from ..analysis.shape import plan_in_force, shape_of
 from ..look.units import bytes_text, count_text, difference_text, percent_text, ratio_text, seconds_text
 from ..look.words import OUTSIDE_LAYERS, fate_text, severity_text
+from ..model.outside import outside_allocator
 from ..model.run import Run
 from .json import events_by_action, runs_of, unique_problems
 from .layout import WIDTH, joined, section, shortened, table, wrapped
@@ -84,6 +85,10 @@ def _memory(run: Run) -> list[str]:
     rows = [("active", *_three(run.baseline_bytes, run.peak_bytes, run.end_bytes))]
     if run.reserved is not None:
         rows.append(("reserved", *_three(int(run.reserved[0]), int(run.reserved.max()), int(run.reserved[-1]))))
+    outside = outside_allocator(run)
+    if outside is not None:
+        first, highest, last = int(outside.bytes[0]), int(outside.bytes.max()), int(outside.bytes[-1])
+        rows.append(("outside the allocator", *_three(first, highest, last)))
     title = "Active memory" if run.reserved is None else "Active and reserved memory"
     return section(title, table(("", "at start", "highest", "at end"), rows))
 
@@ -195,17 +200,18 @@ def _step(run: Run) -> list[str]:
 def _errors(runs: list[Run]) -> list[str]:
     """What makes everything below doubtful, or only a part of the step, stands above it."""
     found = [problem for problem in merge(unique_problems(runs)) if problem.severity == Severity.error]
-    return [text for problem in found for text in wrapped(_problem(problem))]
+    return [text for problem in found for text in wrapped(problem_text(problem))]
 
 
 def _problems(runs: list[Run]) -> list[str]:
     found = [problem for problem in merge(unique_problems(runs)) if problem.severity != Severity.error]
-    lines = [text for p in sorted(found, key=lambda p: -p.severity) for text in wrapped(_problem(p), indent="  ")]
+    lines = [text for p in sorted(found, key=lambda p: -p.severity) for text in wrapped(problem_text(p), indent="  ")]
     worst = max((problem.severity for problem in found), default=Severity.info)
     return section("Notes" if worst == Severity.info else "Problems", lines)
 
 
-def _problem(problem: Problem) -> str:
+def problem_text(problem: Problem) -> str:
+    """A problem as one line of a report, with its severity and how often."""
     said = problem.text.startswith(f"{count_text(problem.count)} ")  # the sentence itself gives the number
     times = f" ({count_text(problem.count)} times)" if problem.count > 1 and not said else ""
     return f"{severity_text(problem.severity)}: {problem.text}{times}"

@@ -1,0 +1,223 @@
+"""What a file is turned into: other programs must find the same figures in it."""
+
+import csv
+import dataclasses
+import html.parser
+import io
+import json
+import pickletools
+import re
+
+import numpy as np
+import pytest
+
+from memstrata.capture.format import files
+from memstrata.capture.format.recording import build
+from memstrata.capture.format.schema import Category, Phase
+from memstrata.viewer import cli
+from memstrata.viewer.model.run import Run
+from memstrata.viewer.report.chrome_trace import chrome_trace
+from memstrata.viewer.report.exports import EXPORTS, export_for
+from memstrata.viewer.report.html import report_html
+from memstrata.viewer.report.snapshot_pickle import snapshot_bytes
+from memstrata.viewer.report.tables_csv import TABLES, table_csv
+from memstrata.viewer.sources import open_file
+
+SAMPLES = ["before", "after", "encoder-decoder", "irregular", "raised"]
+
+
+@pytest.fixture(params=SAMPLES)
+def sample(request, samples):
+    return open_file(str(samples / f"{request.param}.mstrata"))
+
+
+def back(recording, tmp_path):
+    path = tmp_path / "out.pickle"
+    path.write_bytes(snapshot_bytes(recording))
+    return open_file(str(path))
+
+
+def test_a_recording_becomes_a_snapshot_with_the_same_curve(sample, tmp_path):
+    made, run = back(sample, tmp_path), Run(sample)
+    other = Run(made)
+    assert np.array_equal(other.curve, run.curve)
+    assert sorted(other.allocations.bytes.tolist()) == sorted(run.allocations.bytes.tolist())
+    stamped = [made.strings[i] for i in made.events.metadata.tolist() if i >= 0]
+    layers = [text for text in stamped if text.startswith("activation, layers.")]
+    wanted = (run.attribution.category == Category.activation) & (run.attribution.layer >= 0) & ~run.allocations.before
+    assert len(layers) == int(wanted.sum()) or not run.layers.names[0].startswith("layers.")
+    assert not any(problem.code == "reserved_below_active" for problem in other.problems)
+
+
+def test_a_snapshot_survives_being_written_again(snapshot_file, tmp_path):
+    first = open_file(str(snapshot_file))
+    made = back(first, tmp_path)
+    ordinals = {device.ordinal: row for row, device in enumerate(made.meta.devices)}
+    for row, device in enumerate(first.meta.devices):
+        run = Run(first, row)
+        if device.ordinal not in ordinals:  # it has neither events nor memory
+            assert run.n_events == 0 and run.end_bytes == 0
+            continue
+        again = Run(made, ordinals[device.ordinal])
+        if np.isin(run.events.action, 9).any():  # an action that is not known has no name to be written
+            continue
+        assert np.array_equal(again.curve, run.curve)
+        assert (again.reserved is None) == (run.reserved is None)
+        if run.reserved is not None:
+            assert np.array_equal(again.reserved, run.reserved)
+
+
+def test_the_snapshot_runs_nothing_when_it_is_opened(sample):
+    names = {opcode.name for opcode, _, _ in pickletools.genops(snapshot_bytes(sample))}
+    assert not names & {"GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "PERSID", "BINPERSID"}
+
+
+def test_perfetto_counters_add_up_and_reach_the_peak(sample):
+    run = Run(sample)
+    trace = json.loads(json.dumps(chrome_trace(run), allow_nan=False))
+    counters = [e for e in trace["traceEvents"] if e["ph"] == "C" and e["name"] == "active bytes"]
+    sums = [sum(event["args"].values()) for event in counters]
+    assert max(sums) == run.peak_bytes
+    assert set(sums) <= set(run.curve.tolist())
+    assert [e["ts"] for e in counters] == sorted(e["ts"] for e in counters)
+
+
+def test_perfetto_spans_nest_within_each_thread(samples):
+    trace = chrome_trace(Run(open_file(str(samples / "after.mstrata"))))
+    spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert {e["cat"] for e in spans} >= {Phase.forward.name, Phase.recompute.name, Phase.backward.name}
+    for thread in {e["tid"] for e in spans}:
+        open_ends = []
+        for event in sorted((e for e in spans if e["tid"] == thread), key=lambda e: (e["ts"], -e["dur"])):
+            while open_ends and open_ends[-1] <= event["ts"] + 1e-6:
+                open_ends.pop()
+            end = event["ts"] + event["dur"]
+            assert not open_ends or end <= open_ends[-1] + 1e-3
+            open_ends.append(end)
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_csv_tables_hold_exact_bytes(samples):
+    run = Run(open_file(str(samples / "after.mstrata")), name="after.mstrata")
+    allocations = rows_of(table_csv(run, "allocations"))
+    assert [int(row["bytes"]) for row in allocations] == run.allocations.bytes.tolist()
+    p = run.peak_position
+    alive = [r for r in allocations if int(r["start_position"]) <= p < int(r["end_position"] or run.n_events + 1)]
+    assert sum(int(row["bytes"]) for row in alive) == run.peak_bytes
+    assert sum(int(row["bytes_at_peak"]) for row in rows_of(table_csv(run, "categories"))) == run.peak_bytes
+    layers = rows_of(table_csv(run, "layers"))
+    assert [row["layer"] for row in layers] == list(run.layers.names)
+    saved = rows_of(table_csv(run, "saved_tensors"))
+    assert [int(row["storage_bytes"]) for row in saved] == run.recording.saved_tensors.storage_bytes.tolist()
+
+
+def test_a_file_without_the_facts_of_a_table_says_so(snapshots):
+    run = Run(open_file(str(snapshots / "torch26-train-from-start.pickle")), name="a.pickle")
+    with pytest.raises(ValueError, match=r"a\.pickle has no saved tensors"):
+        table_csv(run, "saved_tensors")
+    with pytest.raises(ValueError, match="there is no table 'x'"):
+        table_csv(run, "x")
+    assert set(TABLES) == {"categories", "layers", "allocations", "saved_tensors"}
+
+
+def hostile(samples):
+    """A recording whose names try to get out of a page and into a spreadsheet's formulas."""
+    first = open_file(str(samples / "before.mstrata"))
+    bad = ["=cmd|' /C calc'!A0" if text == "layers.0" else text for text in first.strings.all()]
+    bad = ["</pre><script>alert(1)</script>" if text == "forward" else text for text in bad]
+    from memstrata.capture.format.interning import StringTable
+
+    table = StringTable()
+    for text in bad:
+        table.intern(text)
+    tables = dict(first.tables())
+    return build(dataclasses.replace(first.meta, model="<img src=x>"), table, **tables)
+
+
+def test_names_from_a_file_stay_names(samples):
+    recording = hostile(samples)
+    page = report_html(recording, "<b>.mstrata")
+    assert "<script" not in page and "<img" not in page and "<b>.mstrata" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "\n=cmd" not in table_csv(Run(recording), "layers")
+
+
+class _Reader(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.links, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.links += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.links += [value for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read_page(page):
+    reader = _Reader()
+    reader.feed(page)
+    assert reader.open == []
+    assert reader.links == [] and "url(" not in page and "@import" not in page
+    return " ".join(reader.text)
+
+
+def test_the_page_stands_alone_and_gives_the_answer(sample):
+    text = read_page(report_html(sample, "a.mstrata"))
+    report = cli_report_lines(sample)
+    assert all(line in text for line in report)
+
+
+def cli_report_lines(recording):
+    from memstrata.viewer.analysis.headline import headline
+
+    return [line.text for line in headline(Run(recording, name="a.mstrata"))]
+
+
+def test_every_real_snapshot_makes_a_page(snapshot_file):
+    text = read_page(report_html(open_file(str(snapshot_file)), "a.pickle"))
+    assert "a.pickle: snapshot" in text
+
+
+def test_every_class_in_the_picture_has_a_colour(samples):
+    page = report_html(open_file(str(samples / "after.mstrata")), "after.mstrata")
+    used = set(re.findall(r'<(?:path|rect|i) class="([gp]\d+)"', page))
+    assert used and all(f".{name} {{ fill:" in page for name in used)
+
+
+@pytest.mark.parametrize("suffix", [export.suffix for export in EXPORTS.values()])
+def test_the_command_writes_what_the_name_says(samples, tmp_path, capsys, suffix):
+    target = tmp_path / f"out{suffix}"
+    assert cli.main(["export", str(samples / "before.mstrata"), "-o", str(target)]) == 0
+    assert capsys.readouterr().out == ""
+    assert target.read_bytes() == EXPORTS[export_for(target.name)].make(
+        files.read(samples / "before.mstrata"), "before.mstrata", "allocations"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-o", "{out}/x.unknown"], "does not say what to write"),
+        (["-o", "{out}/x", "--to", "gif"], "no export called 'gif'"),
+        (["-o", "{out}/none/x.html"], "no such file"),
+        (["-o", "{out}/x.csv", "--table", "z"], "there is no table 'z'"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_sentence(samples, tmp_path, capsys, arguments, sentence):
+    status = cli.main(["export", str(samples / "before.mstrata"), *(a.format(out=tmp_path) for a in arguments)])
+    out, err = capsys.readouterr()
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert sentence in err
+    assert list(tmp_path.iterdir()) == []

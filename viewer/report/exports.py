@@ -1,0 +1,68 @@
+"""What a file can be turned into, by name: one place for the command and the window."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from memstrata.capture.format.recording import Recording
+
+from ..model.grouping import preferred
+from ..model.run import Run
+from .chrome_trace import chrome_trace
+from .html import report_html
+from .json import report_json
+from .snapshot_pickle import snapshot_bytes
+from .svg import timeline_svg
+from .tables_csv import table_csv
+from .text import report_text
+
+
+@dataclass(frozen=True)
+class Export:
+    """A kind of file: what it is called, how its name ends, and how its bytes are made of a recording and its name."""
+
+    title: str
+    suffix: str
+    make: Callable[[Recording, str, str], bytes]
+    """Of the recording, its name, and the table asked for."""
+
+
+def _text(make: Callable[[Recording, str], str]) -> Callable[[Recording, str, str], bytes]:
+    return lambda recording, name, _: make(recording, name).encode()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, allow_nan=False) + "\n"
+
+
+def _svg(recording: Recording, name: str) -> str:
+    run = Run(recording, name=name)
+    picture = timeline_svg(run, preferred(run), standalone=True)
+    if not picture:
+        raise ValueError(f"{name} has no timeline to draw")
+    return picture + "\n"
+
+
+EXPORTS: dict[str, Export] = {
+    "html": Export("the whole analysis as one page", ".html", _text(report_html)),
+    "text": Export("the report as text", ".txt", _text(report_text)),
+    "json": Export("exact figures", ".json", _text(lambda r, name: _json(report_json(r, name)))),
+    "csv": Export("a table", ".csv", lambda r, name, table: table_csv(Run(r, name=name), table).encode()),
+    "svg": Export("the timeline as a picture", ".svg", _text(_svg)),
+    "perfetto": Export(
+        "a timeline for Perfetto", ".trace.json", _text(lambda r, n: _json(chrome_trace(Run(r, name=n))))
+    ),
+    "snapshot": Export("a snapshot for pytorch.org/memory_viz", ".pickle", lambda r, _name, _table: snapshot_bytes(r)),
+}
+"""In the order of menus."""
+
+
+def export_for(path: str) -> str:
+    """The export whose suffix a file name has, the longest suffix first; ValueError with one sentence for none."""
+    for key, export in sorted(EXPORTS.items(), key=lambda item: -len(item[1].suffix)):
+        if path.lower().endswith(export.suffix):
+            return key
+    endings = ", ".join(export.suffix for export in EXPORTS.values())
+    raise ValueError(f"the name {path!r} does not say what to write: end it in one of {endings}, or give --to")

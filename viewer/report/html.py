@@ -1,0 +1,185 @@
+"""The whole analysis as one HTML page that opens offline: no script, no font and no picture from elsewhere.
+
+Everything that comes from a file is escaped. Colours follow the reader's light or dark setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from memstrata.capture.format.problems import merge
+from memstrata.capture.format.recording import Recording
+from memstrata.capture.format.schema import NONE, Fate
+
+from ..analysis.headline import headline
+from ..analysis.place import super_block_text
+from ..analysis.prediction import predict
+from ..analysis.residual import residual
+from ..analysis.shape import plan_in_force, shape_of
+from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, percent_text, seconds_text
+from ..look.words import OUTSIDE_LAYERS, category_text, fate_text, severity_text
+from ..model.bands import Bands, bands_of
+from ..model.grouping import preferred
+from ..model.query import AllocationQuery
+from ..model.run import Run
+from .svg import PICTURE_STYLE, colour_rules, timeline_svg
+from .text import prediction_rows, title
+
+LARGEST = 40
+"""Allocations listed with their stacks."""
+_STYLE = """
+body { background: var(--back); color: var(--text); font: 15px/1.5 system-ui, sans-serif; max-width: 1100px;
+  margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.2rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
+.answer { font-size: 1.1rem; margin: .3rem 0; } .dim, figcaption { color: var(--dim); }
+table { border-collapse: collapse; margin: .5rem 0; font-variant-numeric: tabular-nums; }
+th, td { padding: .15rem .9rem .15rem 0; text-align: right; vertical-align: top; }
+th:first-child, td:first-child { text-align: left; } th { color: var(--dim); font-weight: 600; }
+tr + tr td { border-top: 1px solid var(--line); }
+i { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin-right: .4rem; }
+svg { width: 100%; height: auto; }
+figure { margin: 0; overflow-x: auto; } pre { margin: .2rem 0; white-space: pre-wrap; } summary { cursor: pointer; }
+"""
+
+
+def report_html(recording: Recording, name: str) -> str:
+    """The page for one file, of the device with the highest peak."""
+    run = Run(recording, name=name)
+    key = preferred(run)
+    bands = bands_of(run, key)
+    parts = [f"<h1>{escape(title(run))}</h1>", *_problems(run, errors=True)]
+    parts += [f'<p class="answer">{escape(line.text)}</p>' for line in headline(run)]
+    parts += _picture(run, key, bands) + _groups(run, bands) + _super_blocks(run) + _prediction(run) + _saved(run)
+    parts += _largest(run) + _step(run) + _problems(run, errors=False)
+    style = _STYLE + PICTURE_STYLE + colour_rules(bands)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{escape(title(run))}</title>\n'
+        f"<style>{style}</style></head><body>\n" + "\n".join(parts) + "\n</body></html>\n"
+    )
+
+
+def _section(name: str, *body: str) -> list[str]:
+    return [f"<section><h2>{escape(name)}</h2>", *body, "</section>"]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells are HTML already."""
+    lines = ["<table><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>"]
+    lines += ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows]
+    return "\n".join([*lines, "</table>"])
+
+
+def _size(size: int) -> str:
+    """Rounded, with the exact count on hover."""
+    return f'<span title="{exact_bytes_text(size)}">{bytes_text(size)}</span>'
+
+
+def _picture(run: Run, key: str, bands: Bands) -> list[str]:
+    picture = timeline_svg(run, key)
+    if not picture:
+        return []
+    said = f"Active bytes by {bands.grouping.title}. Names and phases appear on hover."
+    return [f"<figure>{picture}<figcaption>{escape(said)}</figcaption></figure>"]
+
+
+def _when(run: Run) -> str:
+    return "at the peak" if "timeline" in run.capabilities else "at the end"
+
+
+def _groups(run: Run, bands: Bands) -> list[str]:
+    sizes = run.groups_at(bands.grouping.key, [run.peak_position])[:, 0].tolist()
+    own = [sum(sizes[i] for i in range(len(sizes)) if bands.labels[n] == i) for n in range(len(bands))]
+    rest = sum(sizes) - sum(own)
+    rows = []
+    for number in sorted(range(len(bands)), key=lambda n: -own[n]):
+        size = own[number] if bands.labels[number] != NONE else rest
+        if size:
+            name = f'<i class="g{number}"></i>{escape(bands.grouping.names[number])}'
+            rows.append((name, _size(size), percent_text(size / run.peak_bytes)))
+    rows.append(("all active", _size(run.peak_bytes), ""))
+    covered = f"{percent_text(run.coverage_at(run.peak_position))} attributed"
+    heading = f"By {bands.grouping.title}, {_when(run)} ({covered})"
+    return _section(heading, _table((bands.grouping.title, "bytes", "share"), rows))
+
+
+def _super_blocks(run: Run) -> list[str]:
+    if not len(run.layers):
+        return []
+    shape = shape_of(run)
+    saved = run.saved_bytes_by_layer(Fate.kept, Fate.rematerialized)
+    alive = run.groups_at("layer", [run.peak_position])[:, 0].tolist()
+    rows = []
+    for number, block in enumerate(run.layers.super_blocks):
+        rows.append((f"<b>{escape(super_block_text(run, number))}</b>", "", "", ""))
+        for layer in range(block.start, block.stop):
+            said = _size(shape.layers[layer].bytes(shape.tokens)) if shape else "-"
+            rows.append((escape(run.layers.names[layer]), _size(saved.get(layer, 0)), said, _size(alive[layer])))
+    rows.append((OUTSIDE_LAYERS, _size(saved.get(NONE, 0)), "-", _size(alive[-1])))
+    note = '<p class="dim">Saved: kept for backward, or made again for it.</p>'
+    return _section("Super-blocks and layers", note, _table(("layer", "saved", "shapes say", "alive at peak"), rows))
+
+
+def _prediction(run: Run) -> list[str]:
+    shape = shape_of(run)
+    if shape is None:
+        return []
+    plan = plan_in_force(run)
+    rows = [(escape(label), size) for label, size in prediction_rows(predict(shape, plan), len(plan.segments))]
+    missed = residual(run, shape, plan)
+    items = [(escape(item.label), difference_text(item.bytes)) for item in missed.items]
+    items.append(("<b>sum: measured minus predicted</b>", f"<b>{difference_text(missed.bytes)}</b>"))
+    assumed = [f'<p class="dim">Assumed: {escape(text)}.</p>' for text in shape.assumptions]
+    residuals = f"<p>Measured {_size(missed.measured_bytes)} against {_size(missed.predicted_bytes)}:</p>"
+    tables = (_table(("shapes say", "bytes"), rows), residuals, _table(("residual", "bytes"), items))
+    return _section("Prediction from shapes, activations only", *tables, *assumed)
+
+
+def _saved(run: Run) -> list[str]:
+    if "saved_tensors" not in run.capabilities:
+        return []
+    rows = [(fate_text(fate), _size(size)) for fate, size in run.saved_bytes_by_fate().items()]
+    return _section("Saved tensors by fate (distinct storages)", _table(("fate", "bytes"), rows))
+
+
+def _largest(run: Run) -> list[str]:
+    """The largest allocations at the peak, each with its stack folded away."""
+    rows = AllocationQuery(position=run.peak_position).select(run)[:LARGEST].tolist()
+    cells = [(_allocation(run, row), _size(int(run.allocations.bytes[row]))) for row in rows]
+    return _section(f"Largest allocations {_when(run)}", _table(("allocation", "bytes"), cells)) if cells else []
+
+
+def _allocation(run: Run, row: int) -> str:
+    layer = int(run.attribution.layer[row])
+    where = f", {run.layers.names[layer]}" if layer >= 0 else ""
+    name = escape(category_text(int(run.attribution.category[row])) + where)
+    frames = run.recording.stack_frames(int(run.allocations.stack[row]))
+    if not frames:
+        return name
+    lines = "\n".join(escape(f"{function}  {file}:{line}" if file else function) for function, file, line in frames)
+    return f"<details><summary>{name}</summary><pre>{lines}</pre></details>"
+
+
+def _step(run: Run) -> list[str]:
+    meta = run.recording.meta
+    facts = [f"{count_text(run.n_events)} events"]
+    if meta.step_seconds_recorded:
+        plain = meta.step_seconds_unrecorded
+        facts.append(f"step {seconds_text(meta.step_seconds_recorded)} recorded")
+        facts.append(f"{seconds_text(plain)} unrecorded" if plain else "unrecorded steps were not timed")
+    facts += [f"loss {meta.loss:.6g}"] if meta.loss is not None else []
+    facts += [f"optimizer {meta.optimizer}"] if meta.optimizer else []
+    return _section("Step" if meta.kind == "recording" else "Trace", f"<p>{escape(', '.join(facts))}</p>")
+
+
+def _problems(run: Run, errors: bool) -> list[str]:
+    found = [p for p in merge(run.problems) if (severity_text(p.severity) == "error") == errors]
+    lines = [
+        f"<li>{escape(f'{severity_text(p.severity)}: {p.text}')}{f' ({p.count:,} times)' if p.count > 1 else ''}</li>"
+        for p in sorted(found, key=lambda p: -p.severity)
+    ]
+    if not lines:
+        return []
+    listed = f"<ul>{''.join(lines)}</ul>"
+    return [listed] if errors else _section("Notes", listed)

@@ -1,0 +1,103 @@
+"""Tables as CSV: one header line with units, exact integers, no thousands separators (RFC 4180)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from memstrata.capture.format.schema import NONE, Fate
+
+from ..look.words import category_text, fate_text, phase_text
+from ..model.run import Run
+
+Row = Iterable[object]
+
+
+def table_csv(run: Run, name: str) -> str:
+    """The table of that name; ValueError with one sentence if there is none or the file has no such facts."""
+    if name not in TABLES:
+        raise ValueError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+    needs, head, rows = TABLES[name]
+    if needs and needs not in run.capabilities:
+        raise ValueError(f"{run.name} has no {name.replace('_', ' ')}")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([_cell(value) for value in row] for row in rows(run))
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Text from files must not become a formula when a spreadsheet opens it."""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value
+
+
+def _allocations(run: Run) -> Iterator[Row]:
+    allocations, attribution = run.allocations, run.attribution
+    frames = run.grouping("frame") if "stacks" in run.capabilities else None
+    for i in range(len(allocations)):
+        layer = int(attribution.layer[i])
+        end = int(allocations.end[i])
+        yield (
+            i, int(allocations.address[i]), int(allocations.bytes[i]), int(allocations.start[i]),
+            end if end <= run.n_events else "", category_text(int(attribution.category[i])),
+            run.layers.names[layer] if layer >= 0 else "", phase_text(int(attribution.phase[i])),
+            frames.names[int(frames.labels[i])] if frames is not None else "",
+        )  # fmt: skip
+
+
+def _saved_tensors(run: Run) -> Iterator[Row]:
+    recording, saved = run.recording, run.recording.saved_tensors
+    text = recording.strings
+    start = int(saved.time.min())
+    for i in range(len(saved)):
+        module = int(saved.module[i])
+        unpacked = int(saved.unpack_time[i])
+        yield (
+            i, text[int(recording.modules.path[module])] if module >= 0 else "", text[int(saved.op[i])],
+            text[int(saved.shape[i])], text[int(saved.dtype[i])], fate_text(int(saved.fate[i])),
+            phase_text(int(saved.phase[i])), int(saved.storage_bytes[i]), int(saved.tensor_bytes[i]),
+            int(saved.storage[i]), int(saved.time[i]) - start, unpacked - start if unpacked != NONE else "",
+        )  # fmt: skip
+
+
+def _layers(run: Run) -> Iterator[Row]:
+    kept, again = run.saved_bytes_by_layer(Fate.kept), run.saved_bytes_by_layer(Fate.rematerialized)
+    at_peak = run.groups_at("layer", [run.peak_position])[:, 0].tolist()
+    for i, name in enumerate(run.layers.names):
+        block = int(run.layers.super_block_of_layer[i])
+        yield name, run.layers.kinds[i], block, kept.get(i, 0), again.get(i, 0), at_peak[i]
+
+
+def _categories(run: Run) -> Iterator[Row]:
+    highest = {c: int(run.category_curve(c).max()) for c in np.unique(run.attribution.category).tolist()}
+    at_peak, at_end = run.categories_at(run.peak_position), run.categories_at(run.n_events)
+    for category, most in highest.items():
+        yield category_text(category), at_peak.get(category, 0), most, at_end.get(category, 0)
+
+
+TABLES: dict[str, tuple[str, tuple[str, ...], Callable[[Run], Iterator[Row]]]] = {
+    "categories": ("", ("category", "bytes_at_peak", "highest_bytes", "bytes_at_end"), _categories),
+    "layers": (
+        "layers",
+        ("layer", "kind", "super_block", "saved_bytes", "rematerialized_bytes", "bytes_at_peak"),
+        _layers,
+    ),
+    "allocations": (
+        "",
+        ("row", "address", "bytes", "start_position", "end_position", "category", "layer", "phase", "first_user_frame"),
+        _allocations,
+    ),
+    "saved_tensors": (
+        "saved_tensors",
+        ("row", "module", "op", "shape", "dtype", "fate", "phase", "storage_bytes", "tensor_bytes", "storage",
+         "packed_ns", "unpacked_ns"),
+        _saved_tensors,
+    ),
+}  # fmt: skip
+"""By name: what the file must have, the header, the rows."""
