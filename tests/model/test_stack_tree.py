@@ -9,6 +9,7 @@ import pytest
 from memstrata.viewer.model.query import AllocationQuery
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.model.stack_tree import NO_STACK, stack_tree
+from memstrata.viewer.model.stacks import own_frames
 from memstrata.viewer.sources import open_file
 
 
@@ -89,3 +90,25 @@ def test_nothing_selected_is_an_empty_tree(samples):
     run = Run(open_file(str(samples / "before.mstrata")))
     tree = stack_tree(run, np.empty(0, np.int64))
     assert len(tree) == 0 and tree.total_bytes == 0 and tree.heaviest_path() == []
+
+
+@pytest.mark.parametrize("bottom_up", [False, True])
+def test_only_some_frames_leaves_whole_the_stacks_without_any(samples, bottom_up):
+    run = Run(open_file(str(samples / "before.mstrata")))
+    own = own_frames(run.recording)
+    rows = AllocationQuery(position=run.peak_position).select(run)
+    tree = stack_tree(run, rows, bottom_up, own)
+    assert tree.total_bytes == run.peak_bytes
+    told = Counter()
+    for row in rows.tolist():
+        frames, stack = [], int(run.allocations.stack[row])
+        while stack >= 0:
+            frames.append(int(run.recording.stacks.frame[stack]))
+            stack = int(run.recording.stacks.parent[stack])
+        kept = [frame for frame in frames if own[frame]] or frames or [NO_STACK]
+        told[kept[0] if bottom_up else kept[-1]] += int(run.allocations.bytes[row])
+    tops = tree.children(-1)
+    assert dict(zip(tree.frame[tops].tolist(), tree.bytes[tops].tolist(), strict=True)) == dict(told)
+    below = np.flatnonzero(tree.parent >= 0)
+    mixed = own[tree.frame[below]] != own[tree.frame[tree.parent[below]]]
+    assert not mixed.any()

@@ -12,6 +12,7 @@ import numpy as np
 from memstrata.capture.format.schema import I32, I64, NONE, Category, Phase
 
 from . import stacks
+from .frame_names import frame_name
 
 if TYPE_CHECKING:
     from .run import Run
@@ -109,7 +110,7 @@ def by_first_user_frame(run: Run) -> Grouping:
     frames = stacks.first_user_frames(run.recording)
     keys = np.where(run.allocations.stack >= 0, _frames_of(run, frames), -1 - _no_stack(run))
     unique, labels = np.unique(keys, return_inverse=True)
-    names = [_frame_name(run, key) if key >= 0 else _no_stack_name(run, -1 - key) for key in unique.tolist()]
+    names = [frame_name(run.recording, key) if key >= 0 else _no_stack_name(run, -1 - key) for key in unique.tolist()]
     at_peak = np.zeros(len(unique), np.int64)
     alive = run.allocations.alive(run.peak_position)
     np.add.at(at_peak, labels[alive], run.allocations.bytes[alive])
@@ -123,23 +124,6 @@ def by_first_user_frame(run: Run) -> Grouping:
 
 def _frames_of(run: Run, frames: I32) -> I64:
     return np.append(frames, np.int32(NONE))[run.allocations.stack].astype(np.int64)
-
-
-def _frame_name(run: Run, frame: int) -> str:
-    frames, strings = run.recording.frames, run.recording.strings
-    name, file, line = strings[int(frames.name[frame])], strings[int(frames.file[frame])], int(frames.line[frame])
-    place = file.replace("\\", "/").rsplit("/", 1)[-1]
-    return f"{place}:{line} {name}" if line > 0 else _native_name(name)
-
-
-def _native_name(name: str) -> str:
-    """A C++ function without its arguments; nodes and operators of torch by their own name."""
-    if node := stacks.AUTOGRAD_NODE.match(name):
-        return f"{node[1]} (autograd)"
-    if operator := stacks.OPERATOR.match(name):
-        return f"{operator[1]} (operator)"
-    short = name.replace("(anonymous namespace)::", "").split("(", 1)[0]
-    return short if len(short) <= 80 else short[:77] + "..."
 
 
 def _no_stack(run: Run) -> I64:

@@ -35,6 +35,10 @@ class AllocationQuery:
     """(grouping key, label)."""
     born: tuple[int, int] | None = None
     """Made by an event e with born[0] <= e < born[1]."""
+    alive_in: tuple[int, int] | None = None
+    """Alive at any position p with alive_in[0] <= p <= alive_in[1]."""
+    filter: str = ""
+    """Words as the filter box takes them, see `filters`."""
 
     def mask(self, run: Run) -> B1:
         """Whether each allocation of the run meets all conditions."""
@@ -47,6 +51,10 @@ class AllocationQuery:
         if self.born is not None:
             made = allocations.start - 1
             ok &= ~allocations.before & (made >= self.born[0]) & (made < self.born[1])
+        if self.alive_in is not None:
+            ok &= (allocations.start <= self.alive_in[1]) & (self.alive_in[0] < allocations.end)
+        if self.filter:
+            ok &= run.filtered(self.filter)
         if self.categories is not None:
             ok &= np.isin(attribution.category, sorted(self.categories))
         for wanted, column in (

@@ -9,7 +9,7 @@ import numpy as np
 
 from memstrata.capture.format.problems import Problem, merge
 from memstrata.capture.format.recording import Device, Recording
-from memstrata.capture.format.schema import B1, I64, NONE, Category, Fate, Severity
+from memstrata.capture.format.schema import B1, I64, NONE, Category, Fate, Phase, Severity
 
 from . import curves, saved
 from .allocations import Allocations
@@ -17,10 +17,13 @@ from .attribution import Attribution, Facts, attribute
 from .curves import at_positions, live_bytes
 from .endstate import EndState, contradictions, end_state
 from .events import DeviceEvents, device_events, moves, net_bytes
+from .filters import matching
 from .grouping import GROUPINGS, Grouping
 from .layers import LayerTree, layer_tree
 from .lifetimes import pair
+from .outliving import kept_by_views, outlived
 from .query import ACTIVATIONS
+from .recomputed import Rematerialized, disagreement, rematerialized
 from .spans import SpanTable, span_table
 
 NO_DEVICE = Device("no device", 0)
@@ -35,6 +38,7 @@ class Run:
         self.device_row = default_device(recording) if device_row is None else device_row
         self.name = name
         self._groupings: dict[str, Grouping] = {}
+        self._filtered: dict[str, B1] = {}
 
     @property
     def device(self) -> Device:
@@ -122,6 +126,13 @@ class Run:
             self._groupings[key] = GROUPINGS[key].make(self)
         return self._groupings[key]
 
+    def filtered(self, text: str) -> B1:
+        """Whether each allocation matches the words of a filter; ValueError with one sentence where they make none."""
+        if text not in self._filtered:
+            mask = matching(self, text)
+            self._filtered = {text: mask}  # only the last: a filter is typed letter by letter
+        return self._filtered[text]
+
     def groups_at(self, key: str, positions: Iterable[int]) -> I64:
         """Exact bytes of each group of a grouping at each position; shape [groups, positions]."""
         grouping = self.grouping(key)
@@ -151,6 +162,13 @@ class Run:
         """What checkpointing moves, at each position."""
         return self.category_curve(*ACTIVATIONS)
 
+    @cached_property
+    def rematerialized(self) -> Rematerialized | None:
+        """What was made again, by autograd's packs and by the allocator; None where nothing was recomputed."""
+        if not (self.spans.phase == Phase.recompute).any() or not len(self.recording.saved_tensors):
+            return None
+        return rematerialized(self.recording, self.device_row, self.allocations, self.attribution, self.spans)
+
     def saved_bytes_by_fate(self) -> dict[Fate, int]:
         """Bytes of distinct saved storages by fate, known storages (parameters, ...) subtracted; all fates."""
         return saved.bytes_by_fate(self.recording)
@@ -168,9 +186,9 @@ class Run:
 
     @cached_property
     def times(self) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
-        """`time_of` every position; None without times."""
+        """`time_of` every position; None without times, or where they only give the order."""
         time = self.events.time
-        if time is None:
+        if time is None or not self.recording.meta.has_durations:
             return None
         seconds = (time - time[0]) / 1e9
         return np.concatenate([seconds[:1], seconds])
@@ -180,7 +198,7 @@ class Run:
         """What the file lets a view show."""
         recording = self.recording
         has = {
-            "time": self.events.time is not None,
+            "time": self.times is not None,
             "timeline": moves(self.events) > 1,
             "reserved": recording.meta.has_reserved,
             "layers": len(recording.layers) > 0,
@@ -201,6 +219,9 @@ class Run:
                 text = "The file lists no device: there is nothing to show."
             own.append(Problem("no_timeline", Severity.info, text))
         own += contradictions(self.curve, self.reserved, self.end_state)
+        own += disagreement(self.rematerialized) if self.rematerialized is not None else []
+        own += kept_by_views(self.recording)
+        own += outlived(self.recording, self.events, self.allocations, self.attribution)
         return merge(own)
 
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memstrata.capture.format.schema import I32, I64, NONE
+from memstrata.capture.format.recording import Recording
+from memstrata.capture.format.schema import B1, I32, I64, NONE
+
+from . import stacks
 
 if TYPE_CHECKING:
     from .run import Run
@@ -48,7 +51,8 @@ class StackTree:
 
     def children(self, node: int) -> I64:
         """The children of a node, the heaviest first; of -1 the nodes at the top."""
-        return np.flatnonzero(self.parent == node)
+        first, last = np.searchsorted(self.parent, (node, node + 1))  # parents only rise from node to node
+        return np.arange(first, last)
 
     def heaviest_path(self) -> list[int]:
         """From the top always the heaviest child, down to a node that weighs more itself than any of its children."""
@@ -63,56 +67,80 @@ class StackTree:
         return path
 
 
-def stack_tree(run: Run, rows: I64, bottom_up: bool = False) -> StackTree:
-    """The tree of these allocations: callers above callees, or, bottom up, callees above their callers."""
-    stacks, at = np.unique(run.allocations.stack[rows].astype(np.int64), return_inverse=True)
-    sizes, counts = np.zeros(len(stacks), np.int64), np.zeros(len(stacks), np.int64)
+def stack_tree(run: Run, rows: I64, bottom_up: bool = False, only: B1 | None = None) -> StackTree:
+    """The tree of these allocations: callers above callees, or, bottom up, callees above their callers.
+
+    `only` marks rows of frames: the others are left out of every stack that has at least one of those.
+    """
+    first, table = _paths(run.recording, only)
+    found, at = np.unique(first[run.allocations.stack[rows]], return_inverse=True)
+    sizes, counts = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
     np.add.at(sizes, at, run.allocations.bytes[rows])
     np.add.at(counts, at, 1)
-    paths = _Inward(run, stacks) if bottom_up else _Outward(run, stacks)
+    paths = _Inward(table, found) if bottom_up else _Outward(table, found)
     return _grown(paths, sizes, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """`Stacks` with one row more, which -1 leads to: no frame, no caller."""
+
+    frame: I64
+    parent: I64
+
+
+def _paths(recording: Recording, only: B1 | None) -> tuple[I64, _Table]:
+    """(where the path of each stack begins, with one more for no stack; the rows to follow)."""
+    frame = np.append(recording.stacks.frame, NO_STACK).astype(np.int64)
+    parent = np.append(recording.stacks.parent, NONE).astype(np.int64)
+    itself = np.append(np.arange(len(recording.stacks)), NONE).astype(np.int64)
+    if only is None or not len(recording.stacks):
+        return itself, _Table(frame, parent)
+    kept = only[recording.stacks.frame]
+    nearest = np.append(stacks.nearest(recording.stacks.parent, kept), NONE).astype(np.int64)
+    above = np.where(np.append(kept, False), nearest[parent], parent)
+    return np.where(nearest != NONE, nearest, itself), _Table(frame, above)
 
 
 class _Inward:
     """The frames of each stack from the innermost outwards, level by level."""
 
-    def __init__(self, run: Run, stacks: I64) -> None:
-        self._table = run.recording.stacks
-        self._at = stacks.astype(np.int64)
+    def __init__(self, table: _Table, begin: I64) -> None:
+        self._table = table
+        self._at = begin
 
     def next(self, alive: I64) -> I64:
         """The frame of each of these stacks on this level; -2 where a stack has ended before."""
         at = self._at[alive]
-        out = np.where(at == -2, -2, np.append(self._table.frame, NO_STACK)[np.maximum(at, NO_STACK)])
+        out = np.where(at == -2, -2, self._table.frame[np.maximum(at, NO_STACK)])
         return out.astype(np.int64)
 
     def step(self) -> None:
         """Go on to the next level; the node without a stack ends with the first."""
-        above = np.where(self._at >= 0, np.append(self._table.parent, NONE)[self._at], NONE)
+        above = np.where(self._at >= 0, self._table.parent[self._at], NONE)
         self._at = np.where(above >= 0, above, -2)
 
 
 class _Outward(_Inward):
     """The frames of each stack from the outermost inwards: the inward path read backwards."""
 
-    def __init__(self, run: Run, stacks: I64) -> None:
-        super().__init__(run, stacks)
+    def __init__(self, table: _Table, begin: I64) -> None:
+        super().__init__(table, begin)
         levels: list[I64] = []
-        at = stacks.astype(np.int64)
-        parent = np.append(self._table.parent, -1).astype(np.int64)
+        at = begin
         while (at >= 0).any() and len(levels) < DEEPEST:
             levels.append(at)
-            at = np.where(at >= 0, parent[at], -1)
-        self._levels = np.array(levels, np.int64).reshape(len(levels), len(stacks))
+            at = np.where(at >= 0, table.parent[at], NONE)
+        self._levels = np.array(levels, np.int64).reshape(len(levels), len(begin))
         self._length = (self._levels >= 0).sum(axis=0)
         self._number = 0
-        self._none = stacks < 0
+        self._none = begin < 0
 
     def next(self, alive: I64) -> I64:
         place = self._length[alive] - 1 - self._number
         inside = place >= 0
         rows = self._levels[np.maximum(place, 0), alive] if len(self._levels) else np.full(len(alive), -1, np.int64)
-        frames = np.append(self._table.frame, NO_STACK)[np.where(inside, rows, -1)]
+        frames = self._table.frame[np.where(inside, rows, NONE)]
         first = self._none[alive] & (self._number == 0)
         return np.where(inside, frames, np.where(first, NO_STACK, -2)).astype(np.int64)
 

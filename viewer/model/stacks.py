@@ -41,6 +41,12 @@ def frame_ranks(recording: Recording) -> I32:
     return np.array([by_file[file] or by_name[name] for file, name in pairs], np.int32)
 
 
+def own_frames(recording: Recording) -> B1:
+    """Which rows of frames are the user's own code, as far as their paths tell."""
+    found: B1 = frame_ranks(recording) >= RELATIVE
+    return found
+
+
 def _native_rank(name: str) -> int:
     if AUTOGRAD_NODE.match(name):
         return NODE
@@ -63,7 +69,7 @@ def first_user_frames(recording: Recording) -> I32:
     rank = frame_ranks(recording)[recording.stacks.frame] if len(recording.stacks) else np.empty(0, np.int32)
     best = np.arange(len(recording.stacks), dtype=np.int64)
     for least in (OPERATED, NODE, LIBRARY, RELATIVE, USER):
-        found = _nearest(recording.stacks.parent, rank >= least)
+        found = nearest(recording.stacks.parent, rank >= least)
         best = np.where(found != NONE, found, best)
     return recording.stacks.frame[best] if len(best) else np.empty(0, np.int32)
 
@@ -75,12 +81,16 @@ def mentions(recording: Recording, pattern: str) -> B1:
     names = np.unique(recording.frames.name)
     search = re.compile(pattern).search
     hit = np.array([search(recording.strings[n]) is not None for n in names.tolist()], np.bool_)
-    frames: B1 = hit[np.searchsorted(names, recording.frames.name)]
-    found: B1 = _nearest(recording.stacks.parent, frames[recording.stacks.frame]) != NONE
+    return in_stacks(recording, hit[np.searchsorted(names, recording.frames.name)])
+
+
+def in_stacks(recording: Recording, frames: B1) -> B1:
+    """For each stack, whether any of its frames is one of those marked in `frames`."""
+    found: B1 = nearest(recording.stacks.parent, frames[recording.stacks.frame]) != NONE
     return found
 
 
-def _nearest(parent: I32, wanted: B1) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def nearest(parent: I32, wanted: B1) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """For each row the nearest row at or above it that is wanted, -1 if none: pointers that double their stride."""
     count = len(parent)
     above = np.where(parent >= 0, parent, count).astype(np.int64)

@@ -9,6 +9,7 @@ from .lane_panel import LanePanel
 from .legend import LegendPanel
 from .simple import ProblemsPanel, SavedPanel
 from .stack import StackPanel
+from .stack_tree_view import StackTreePanel
 
 VIEWS: tuple[ViewSpec, ...] = (
     ViewSpec("legend", "Groups", frozenset({"timeline"}), LegendPanel, "legend"),
@@ -16,6 +17,7 @@ VIEWS: tuple[ViewSpec, ...] = (
     ViewSpec("lanes", "Lanes", frozenset({"timeline", "layers"}), LanePanel, "lanes"),
     ViewSpec("alive", "Alive here", frozenset(), AlivePanel, "below"),
     ViewSpec("saved", "Saved tensors", frozenset({"saved_tensors"}), SavedPanel, "below"),
+    ViewSpec("stacks", "Stacks", frozenset({"stacks"}), StackTreePanel, "below"),
     ViewSpec("problems", "Problems", frozenset(), ProblemsPanel, "below"),
     ViewSpec("stack", "Stack", frozenset({"stacks"}), StackPanel, "side"),
 )
