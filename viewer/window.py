@@ -23,17 +23,16 @@ from memstrata.capture.format.problems import FormatError
 
 from .charts.theme import Theme, ThemeWatch
 from .model.grouping import preferred
-from .model.run import Run
 from .panels.content import Content, PageTabs
 from .panels.empty import EmptyPanel
 from .panels.notices import LoadingBar, MessageBar
 from .panels.status import status_text
 from .panels.style import style_sheet
 from .state.jobs import Jobs
-from .state.loading import Loaded, load, open_run, prepare
+from .state.loading import Loaded, compared_ranks, load, open_paths, prepare
 from .state.platform import why_no_window
 from .state.session import Session
-from .state.view_state import ViewState, opened
+from .state.view_state import ViewState, compared, opened
 
 TITLE = "memstrata"
 _FILES = "Recordings and snapshots (*.mstrata *.pickle *.pkl);;All files (*)"
@@ -116,17 +115,14 @@ class Window(QMainWindow):
             self.message.hide()
             self.jobs.start(f"Opening {names}", lambda job: load(paths, job), self._loaded, self._failed)
 
-    def open_runs(self, runs: Sequence[Run]) -> None:
+    def open_runs(self, loaded: Loaded) -> None:
         """Show runs that were read already, once their first picture is worked out."""
-        if runs:
-            names = ", ".join(run.name for run in runs)
-            self.jobs.start(f"Opening {names}", lambda job: prepare(runs, job), self._loaded, self._failed)
+        if loaded.runs:
+            names = ", ".join(run.name for run in loaded.runs)
+            self.jobs.start(f"Opening {names}", lambda job: prepare(loaded, job), self._loaded, self._failed)
 
     def _loaded(self, loaded: Loaded) -> None:
-        state = self.session.state
-        for run in loaded.runs:
-            state = opened(state, run, preferred(run))
-        self.session.set(state)
+        self.session.set(_with(self.session.state, loaded))
         self.message.say(loaded.sentences)
 
     def _failed(self, sentence: str) -> None:
@@ -155,11 +151,18 @@ class Window(QMainWindow):
         super().closeEvent(event)
 
 
+def _with(state: ViewState, loaded: Loaded) -> ViewState:
+    for run in loaded.runs:
+        state = opened(state, run, preferred(run))
+    return compared(state, loaded.pair) if loaded.ranks else state
+
+
 def run(paths: list[str]) -> int:
-    """Show the window with these files. Returns the exit status: 2 if a file or a system library is missing."""
+    """Show the window with these files and run directories. Returns the exit status: 2 if a file or a system library
+    is missing."""
     sentence = why_no_window()
     try:
-        runs = [] if sentence else [open_run(path) for path in paths]
+        loaded = Loaded((), ()) if sentence else open_paths(paths)
     except FormatError as error:
         sentence = str(error)
     if sentence:
@@ -170,7 +173,7 @@ def run(paths: list[str]) -> int:
     window.resize(1600, 1000)
     fit_screen(window)
     window.show()
-    window.open_runs(runs)
+    window.open_runs(loaded)
     return int(app.exec())
 
 
@@ -182,11 +185,7 @@ def write_png(paths: list[str], target: str, size: tuple[int, int] = (1600, 1000
     window = Window()
     window.resize(*size)
     window.show()
-    state = window.session.state
-    for path in paths:
-        one = open_run(path)
-        state = opened(state, one, preferred(one))
-    window.session.set(state)
+    window._loaded(compared_ranks(open_paths(paths)))
     app.processEvents()
     picture = window.grab()
     window.close()

@@ -83,9 +83,9 @@ def test_predict_with_other_tokens_and_segments(capsys):
         (["weigh", "x"], "invalid choice"),
         (["report"], "FILE"),
         (["report", "no-such-file"], "no-such-file cannot be opened: no such file or directory"),
-        (["report", "."], "is a directory"),
+        (["report", "."], "a folder without any .mstrata recording"),
         (["diff", "no-such-file", "other"], "no-such-file"),
-        (["view", "a", "b", "c"], "not 3"),
+        (["view", "a", "b", "c"], "a cannot be opened"),
     ],
 )
 def test_errors_are_one_sentence(capsys, arguments, says):

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from memstrata.capture.format.problems import FormatError
 
 from .. import sources
+from ..analysis.ranks import Ranks, ranks_sentence
 from ..model.run import Run
 from .answers import answer_of
 from .jobs import Job
+
+MOST_RANKS = 8
+"""So many tabs can still be told apart."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,30 @@ class Loaded:
 
     runs: tuple[Run, ...]
     sentences: tuple[str, ...]
+    ranks: bool = False
+    """Whether the runs are the ranks of one run."""
+    pair: tuple[Run, Run] | None = None
+    """The ranks to compare: the one in the middle and the one that stands out; None where none does."""
+
+
+def open_path(path: str) -> Loaded:
+    """The run in a file, or the ranks in a run directory; raises FormatError with one sentence."""
+    if not os.path.isdir(path):
+        return Loaded((open_run(path),), ())
+    directory = sources.open_run_directory(path)
+    runs = tuple(Run(file.recording, name=file.name) for file in directory.ranks)
+    return Loaded(runs, directory.problems, ranks=len(runs) > 1)
+
+
+def open_paths(paths: Sequence[str]) -> Loaded:
+    """Everything in these files and run directories; raises FormatError at the first that cannot be read."""
+    return _together([open_path(path) for path in paths])
+
+
+def _together(found: Sequence[Loaded]) -> Loaded:
+    runs = tuple(run for one in found for run in one.runs)
+    sentences = tuple(sentence for one in found for sentence in one.sentences)
+    return Loaded(runs, sentences, ranks=len(found) == 1 and found[0].ranks)
 
 
 def open_run(path: str) -> Run:
@@ -29,23 +57,38 @@ def open_run(path: str) -> Run:
 
 def load(paths: Sequence[str], job: Job) -> Loaded:
     """Open all files, each with what the first picture needs already worked out."""
-    runs, sentences = [], []
+    found = []
     for number, path in enumerate(paths):
         job.progress(number / len(paths), f"Reading {os.path.basename(path)}")
         try:
-            runs.append(open_run(path))
+            one = open_path(path)
         except FormatError as error:
-            sentences.append(str(error))
+            found.append(Loaded((), (str(error),)))
             continue
-        _work_out(runs[-1], job, (number + 0.6) / len(paths))
-    return Loaded(tuple(runs), tuple(sentences))
+        for run in one.runs:
+            _work_out(run, job, (number + 0.6) / len(paths))
+        found.append(one)
+    return compared_ranks(_together(found))
 
 
-def prepare(runs: Sequence[Run], job: Job) -> Loaded:
+def prepare(loaded: Loaded, job: Job) -> Loaded:
     """Work out what the first picture of runs that are open already needs."""
-    for number, run in enumerate(runs):
-        _work_out(run, job, number / len(runs))
-    return Loaded(tuple(runs), ())
+    for number, run in enumerate(loaded.runs):
+        _work_out(run, job, number / len(loaded.runs))
+    return compared_ranks(loaded)
+
+
+def compared_ranks(loaded: Loaded) -> Loaded:
+    """Of ranks: which two to compare, the answer in words, and no more of them than there is room for tabs."""
+    if not loaded.ranks:
+        return loaded
+    ranks = Ranks(loaded.runs)
+    sentences = (ranks_sentence(ranks), *loaded.sentences)
+    if len(loaded.runs) > MOST_RANKS:
+        sentences += (f"{MOST_RANKS} of {len(loaded.runs)} ranks are open; name the files to open others.",)
+    runs = tuple(row.run for row in ranks.farthest(MOST_RANKS))
+    pair = None if ranks.outlier is None else (ranks.reference.run, ranks.outlier.run)
+    return Loaded(runs, sentences, ranks=True, pair=pair)
 
 
 def _work_out(run: Run, job: Job, done: float) -> None:

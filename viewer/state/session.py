@@ -88,7 +88,7 @@ class Session(QObject):
 
 def _difference(old: ViewState, new: ViewState) -> frozenset[str]:
     """Which fields differ, those of the views by name; decides what is one step of undo."""
-    fields = {name for name in ("runs", "page", "slot") if getattr(old, name) != getattr(new, name)}
+    fields = {name for name in ("runs", "page", "slot", "pair") if getattr(old, name) != getattr(new, name)}
     for a, b in zip(old.views, new.views):
         fields |= {name for name in vars(a) if getattr(a, name) != getattr(b, name)}
     return frozenset(fields)

@@ -42,6 +42,8 @@ class ViewState:
     """Number of the run in front, or `COMPARE`."""
     slot: int | None = None
     """Selected place on the structure axis of the comparison."""
+    pair: tuple[Run, Run] | None = None
+    """The runs to compare, where they are not the two opened last: of several ranks the middle one and the outlier."""
 
     @property
     def run(self) -> Run | None:
@@ -51,6 +53,8 @@ class ViewState:
     @property
     def compared(self) -> tuple[Run, Run] | None:
         """The two runs that a comparison shows, None with fewer than two open."""
+        if self.pair is not None:
+            return self.pair
         return (self.runs[-2], self.runs[-1]) if len(self.runs) >= 2 else None
 
 
@@ -67,7 +71,12 @@ def first_view(run: Run, grouping: str) -> RunView:
 def opened(state: ViewState, run: Run, grouping: str) -> ViewState:
     """The state with one more run; the second run brings the comparison to the front."""
     runs, views = (*state.runs, run), (*state.views, first_view(run, grouping))
-    return replace(state, runs=runs, views=views, page=COMPARE if len(runs) >= 2 else 0, slot=None)
+    return replace(state, runs=runs, views=views, page=COMPARE if len(runs) >= 2 else 0, slot=None, pair=None)
+
+
+def compared(state: ViewState, pair: tuple[Run, Run] | None) -> ViewState:
+    """The state with this comparison in front, or, where nothing stands out, with the run opened first."""
+    return replace(state, pair=pair, page=0 if pair is None else COMPARE, slot=None)
 
 
 def closed(state: ViewState, index: int) -> ViewState:
@@ -77,7 +86,9 @@ def closed(state: ViewState, index: int) -> ViewState:
     page = state.page - 1 if state.page > index else state.page
     if page == COMPARE and len(runs) < 2:
         page = 0
-    return replace(state, runs=runs, views=views, page=max(COMPARE, min(page, max(len(runs) - 1, 0))), slot=None)
+    pair = state.pair if state.pair is not None and set(state.pair) <= set(runs) else None
+    page = max(COMPARE, min(page, max(len(runs) - 1, 0)))
+    return replace(state, runs=runs, views=views, page=page, slot=None, pair=pair)
 
 
 def looking(state: ViewState, index: int, **changes: Any) -> ViewState:
