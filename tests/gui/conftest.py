@@ -56,7 +56,7 @@ class Tape:
             ]
             self.rows["layers"].append((0, i, row, word(f"{('Even', 'Odd')[i % 2]}(Linear)")))
             shape = word(f"{HIDDEN},{HIDDEN}")
-            self.rows["module_parameters"].append((row + 1, word("weight"), shape, word("float32"), WEIGHT))
+            self.rows["module_parameters"].append((row + 1, word("weight"), shape, word("float32"), WEIGHT, True))
             name = word(f"layers.{i}.fc.weight")
             self.rows["known_storages"].append((StorageKind.parameter, 0, 0x1000 + i, WEIGHT, name, row + 1, 0, NONE))
 
@@ -70,16 +70,16 @@ class Tape:
 
     def alloc(self, address: int, size: int, function: str) -> None:
         stack = self._stack(function)
-        self.rows["events"].append((Action.alloc, 0, address, size, self._tick(), stack, 0, NONE))
+        self.rows["events"].append((Action.alloc, 0, address, size, self._tick(), stack, 0, NONE, NONE, NONE))
 
     def free(self, address: int, size: int) -> None:
-        self.rows["events"].append((Action.free_completed, 0, address, size, self._tick(), NONE, 0, NONE))
+        self.rows["events"].append((Action.free_completed, 0, address, size, self._tick(), NONE, 0, NONE, NONE, NONE))
 
     def _span(self, phase: Phase, module: int, work: Callable[[], None]) -> None:
         start = self._tick()
         place = len(self.rows["spans"])
         work()
-        self.rows["spans"].insert(place, (module, phase, 0, start, self._tick(), NONE))
+        self.rows["spans"].insert(place, (module, phase, 0, start, self._tick(), NONE, NONE))
 
     def _phase(self, phase: Phase, work: Callable[[], None]) -> None:
         self._span(phase, NONE, work)
@@ -92,7 +92,7 @@ class Tape:
         word, address = self.strings.intern, 0x2000 + layer
         self.alloc(address, KEPT, "aten::addmm")
         self.rows["saved_tensors"].append(
-            (self._tick(), NONE, 3 + 2 * layer, phase, fate, NONE, self.storages, NONE, address, KEPT, KEPT,
+            (self._tick(), NONE, 3 + 2 * layer, phase, fate, NONE, self.storages, NONE, 0, address, KEPT, KEPT,
              word("512,1024"), word("float32"), word("AddmmBackward0"), NONE, NONE)
         )  # fmt: skip
         self.storages += 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memstrata.viewer.model.curves import columns, reserved
+from memstrata.viewer.model.curves import columns, local_peaks, reserved
 
 from .recordings import Step
 
@@ -55,3 +55,29 @@ def test_reserved_is_nothing_where_no_allocator_reports_it() -> None:
     step.alloc(512, 8, 0)
     assert reserved(step.recording(device="cpu"), 0) is None
     assert step.run(device="cpu").end_state is None
+
+
+@pytest.mark.parametrize(
+    ("curve", "peaks"),
+    [
+        ([], []),
+        ([5], [0]),
+        ([0, 10, 0, 8, 0], [1, 3]),
+        ([0, 10, 10, 9, 10, 0], [1]),  # a dip of 1 in 10 does not part a peak at a fifth of the range
+        ([10, 0, 5], [0, 2]),
+        ([0, 1, 2, 3], [3]),
+        ([3, 2, 1], [0]),
+        ([7, 7, 7], [0]),
+        ([0, 3, 1, 10, 1, 3, 0], [1, 3, 5]),
+    ],
+)
+def test_peaks_that_stand_out(curve, peaks):
+    assert local_peaks(np.array(curve, np.int64), 0.2).tolist() == peaks
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=60))
+def test_the_highest_position_is_always_among_the_peaks(values):
+    curve = np.array(values, np.int64)
+    found = local_peaks(curve)
+    assert int(curve.argmax()) in found.tolist()
+    assert found.tolist() == sorted(set(found.tolist()))

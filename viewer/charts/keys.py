@@ -1,4 +1,4 @@
-"""What keys do while a timeline has the focus: move the cursor, zoom, pan, go to the peak."""
+"""What keys do while a timeline has the focus: move the cursor, zoom, pan, mark, go from peak to peak."""
 
 from __future__ import annotations
 
@@ -41,6 +41,31 @@ def stepped(scope: Scope, events: int) -> Change:
     return {"cursor": cursor, **shown(scope, low + shift, high + shift)}
 
 
+def phase_edge(scope: Scope, direction: int) -> Change:
+    """The cursor on the next (1) or the last (-1) beginning of a phase; nothing where there is none."""
+    starts = [first for _, first, _ in scope.run.spans.phases()] + [scope.run.n_events]
+    return _next_of(scope, starts, direction)
+
+
+def local_peak(scope: Scope, direction: int) -> Change:
+    """The cursor on the next (1) or the last (-1) peak of all bytes that stands out."""
+    return _next_of(scope, scope.local_peaks.tolist(), direction)
+
+
+def _next_of(scope: Scope, places: list[int], direction: int) -> Change:
+    cursor = scope.view.cursor
+    ahead = [place for place in places if (place - cursor) * direction > 0]
+    if not ahead:
+        return {}
+    return stepped(scope, (min(ahead) if direction > 0 else max(ahead)) - cursor)
+
+
+def marked(scope: Scope) -> Change:
+    """The mark set at the cursor, or taken away where it stands there already."""
+    view = scope.view
+    return {"mark": None} if view.mark == view.cursor else {"mark": view.cursor}
+
+
 def shown(scope: Scope, low: float, high: float) -> Change:
     """The part of the axis between two x, cut to the axis; nothing where less than one event would be left."""
     axis = scope.axis
@@ -69,6 +94,11 @@ _KEYS: dict[Qt.Key, Callable[[Scope], Change]] = {
     Qt.Key.Key_Home: lambda scope: stepped(scope, -scope.run.n_events),
     Qt.Key.Key_End: lambda scope: stepped(scope, scope.run.n_events),
     Qt.Key.Key_P: lambda scope: stepped(scope, scope.run.peak_position - scope.view.cursor),
+    Qt.Key.Key_M: marked,
+    Qt.Key.Key_BracketLeft: lambda scope: phase_edge(scope, -1),
+    Qt.Key.Key_BracketRight: lambda scope: phase_edge(scope, 1),
+    Qt.Key.Key_Comma: lambda scope: local_peak(scope, -1),
+    Qt.Key.Key_Period: lambda scope: local_peak(scope, 1),
     Qt.Key.Key_Plus: lambda scope: zoomed(scope, 0.5),
     Qt.Key.Key_Equal: lambda scope: zoomed(scope, 0.5),
     Qt.Key.Key_W: lambda scope: zoomed(scope, 0.5),
@@ -79,5 +109,5 @@ _KEYS: dict[Qt.Key, Callable[[Scope], Change]] = {
     Qt.Key.Key_A: lambda scope: panned(scope, -0.2),
     Qt.Key.Key_D: lambda scope: panned(scope, 0.2),
     Qt.Key.Key_0: lambda scope: {"visible": None},
-    Qt.Key.Key_Escape: lambda scope: {"query": None, "allocation": None},
+    Qt.Key.Key_Escape: lambda scope: {"query": None, "allocation": None, "mark": None},
 }

@@ -25,6 +25,8 @@ class Marks:
     life: tuple[float, float] | None = None
     """From where to where the selected allocation lives."""
     capacity_bytes: int | None = None
+    mark: tuple[float, int] | None = None
+    """Where the second cursor stands, and the bytes there."""
     failed: tuple[tuple[float, int], ...] = ()
     """Where an allocation failed, and how many bytes were asked for."""
 
@@ -48,6 +50,7 @@ class MarkItem(PixelItem):
         self._capacity(painter, frame, self.marks)
         self._life(painter, frame, self.marks)
         self._failed(painter, frame, self.marks)
+        self._mark(painter, frame, self.marks)
         self._cursor(painter, frame, self.marks)
         self._peak(painter, frame, self.marks)
 
@@ -78,6 +81,20 @@ class MarkItem(PixelItem):
         if marks.cursor_x != marks.peak_x and rect.left() <= x <= rect.right():
             y = min(frame.y(marks.cursor_bytes), rect.bottom() - 30)
             self._pill(painter, rect, x, max(y - 24, rect.top() + 26), bytes_text(marks.cursor_bytes), accent=True)
+
+    def _mark(self, painter: QPainter, frame: Frame, marks: Marks) -> None:
+        """The second cursor, the stretch from it to the cursor, and what was gained on the way."""
+        if marks.mark is None:
+            return
+        x, cursor, rect = frame.x(marks.mark[0]), frame.x(marks.cursor_x), frame.rect
+        left, right = max(min(x, cursor), rect.left()), min(max(x, cursor), rect.right())
+        if right > left:
+            painter.fillRect(QRectF(left, rect.top(), right - left, rect.height()), colour(self.theme.accent, 26))
+        painter.setPen(QPen(QColor(self.theme.accent), 1.6, Qt.PenStyle.DashLine))
+        painter.drawLine(QPointF(x, rect.top()), QPointF(x, rect.bottom()))
+        if rect.left() <= x <= rect.right():
+            text = f"mark {bytes_text(marks.mark[1])}"
+            self._pill(painter, rect, x, rect.bottom() - 34, text, accent=True)
 
     def _life(self, painter: QPainter, frame: Frame, marks: Marks) -> None:
         if marks.life is None:

@@ -1,4 +1,5 @@
-"""The view box of a timeline: drag pans, wheel zooms, both along x only; a click says where."""
+"""The view box of a timeline: drag pans, wheel zooms, both along x only; a click says where, a
+drag with Shift from where to where."""
 
 from __future__ import annotations
 
@@ -18,6 +19,9 @@ class TimeView(pg.ViewBox):
     clicked = Signal(float, float)
     """Data x and y."""
 
+    brushed = Signal(float, float)
+    """Data x where a drag with Shift held began and where it is now."""
+
     def __init__(self) -> None:
         super().__init__(enableMenu=False)
         self.setMouseEnabled(x=True, y=False)
@@ -31,6 +35,14 @@ class TimeView(pg.ViewBox):
         margin = (high - low) * _MARGIN
         self.setLimits(xMin=low - margin, xMax=high + margin, minXRange=least, maxXRange=high - low + 2 * margin)
         self.setYRange(0, top, padding=0)
+
+    def mouseDragEvent(self, event: Any, axis: int | None = None) -> None:
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and event.button() == Qt.MouseButton.LeftButton:
+            event.accept()
+            begin, end = (self.mapSceneToView(place).x() for place in (event.buttonDownScenePos(), event.scenePos()))
+            self.brushed.emit(begin, end)
+            return
+        super().mouseDragEvent(event, axis)
 
     def mouseClickEvent(self, event: Any) -> None:
         if event.button() == Qt.MouseButton.LeftButton:

@@ -10,11 +10,13 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from ..analysis.predicted_curve import Base, predicted_curve
 from ..look.units import bytes_text, exact_bytes_text
 from ..look.words import PREDICTION, RESERVED
+from ..model.curves import live_bytes
 from ..model.paints import group_paints
 from ..model.query import AllocationQuery
 from ..state.scope import Scope
 from ..state.selection import failed_allocations
 from ..state.view_state import RunView
+from ..state.within import CURSOR
 from .axis_items import BytesAxis, UnitAxis, style_axis
 from .band_item import BandItem, BandNames, StepLine
 from .frame import PixelItem
@@ -70,15 +72,19 @@ class Timeline(pg.GraphicsLayoutWidget):
         self.names = BandNames(self.bands_item)
         self.reserved_line = StepLine(Qt.PenStyle.SolidLine)
         self.predicted_line = StepLine(Qt.PenStyle.DashLine, 2.0)
+        self.matching_line = StepLine(Qt.PenStyle.SolidLine, 2.0)
         self.ribbon_view.addItem(self.ribbon, ignoreBounds=True)
         for item in self._over_plot:
             self.view.addItem(item, ignoreBounds=True)
         self.view.clicked.connect(self._clicked)
+        self.view.brushed.connect(self._brushed)
         self.view.sigXRangeChanged.connect(self._range_changed)
 
     @property
     def _over_plot(self) -> tuple[PixelItem, ...]:
-        return self.bands_item, self.reserved_line, self.predicted_line, self.names, self.marks_item
+        return (
+            self.bands_item, self.reserved_line, self.predicted_line, self.matching_line, self.names, self.marks_item,
+        )  # fmt: skip
 
     @property
     def top(self) -> int:
@@ -122,7 +128,14 @@ class Timeline(pg.GraphicsLayoutWidget):
         self.predicted_line.show_values(predicted, axis, self.theme.text)
         self._show_range()
         self._show_bands()
+        self._show_matching()
         self._show_marks()
+
+    def _show_matching(self) -> None:
+        """The bytes that the filter matches, over the bands."""
+        words = self.scope.view.filter
+        values = live_bytes(self.run.allocations, self.run.n_events, self.run.filtered(words)) if words else None
+        self.matching_line.show_values(values, self.scope.axis, self.theme.accent)
 
     def _show_bands(self) -> None:
         bands = self.scope.bands
@@ -141,7 +154,8 @@ class Timeline(pg.GraphicsLayoutWidget):
         here = int(run.curve[view.cursor])
         failed = tuple((float(axis.x_of(p)), size) for p, size in self.failed)
         capacity = run.device.total_bytes
-        self.marks_item.show_marks(Marks(peak_x, run.peak_bytes, x, end_x, here, life, capacity, failed))
+        mark = None if view.mark is None else (float(axis.x_of(view.mark)), int(run.curve[view.mark]))
+        self.marks_item.show_marks(Marks(peak_x, run.peak_bytes, x, end_x, here, life, capacity, mark, failed))
 
     def _show_range(self) -> None:
         self._setting = True
@@ -157,6 +171,8 @@ class Timeline(pg.GraphicsLayoutWidget):
             self._show_range()
         if old.grouping != new.grouping or old.query != new.query:
             self._show_bands()
+        if old.filter != new.filter:
+            self._show_matching()
         self._show_marks()
 
     def _range_changed(self, _view: object, span: tuple[float, float]) -> None:
@@ -183,6 +199,14 @@ class Timeline(pg.GraphicsLayoutWidget):
         bands = self.scope.bands
         query: AllocationQuery | None = None if group is None else bands.query(group)
         self.scope.look(cursor=position, query=None if query == self.scope.view.query else query, allocation=None)
+
+    def _brushed(self, from_x: float, to_x: float) -> None:
+        """A stretch drawn with Shift held: its ends are the mark and the cursor, and the tables show it."""
+        self.setFocus()
+        mark, cursor = (int(self.scope.axis.position_at(x)) for x in (from_x, to_x))
+        within = self.scope.view.within
+        within = "alive" if within == CURSOR else within
+        self.scope.look(mark=mark, cursor=cursor, within=within, allocation=None)
 
     def hover_text(self, x: float, y: float) -> str:
         """What is under this point, with exact bytes."""

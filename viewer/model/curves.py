@@ -48,6 +48,37 @@ def at_positions(
     return out
 
 
+def local_peaks(curve: I64, least: float = 0.05) -> I64:
+    """Positions of the peaks that rise by at least this share of the curve's range above the dips on both sides,
+    the first position of each; the highest is always one."""
+    if not len(curve):
+        return np.empty(0, np.int64)
+    needed = max((int(curve.max()) - int(curve.min())) * least, 1)
+    moves = np.flatnonzero(np.diff(curve))
+    rises = curve[moves + 1] > curve[moves]
+    turns = moves[:-1][rises[1:] != rises[:-1]] + 1
+    return np.array(_standing_out(curve, [0, *turns.tolist(), *(moves[-1:] + 1).tolist()], needed), np.int64)
+
+
+def _standing_out(curve: I64, corners: list[int], needed: float) -> list[int]:
+    """Walks from corner to corner; a peak counts once the curve has fallen far enough from it, a dip once it has
+    risen far enough."""
+    found: list[int] = []
+    high, low, rising = corners[0], corners[0], True
+    for corner in corners:
+        size = int(curve[corner])
+        if rising:
+            high = corner if size > curve[high] else high
+            if curve[high] - size >= needed:
+                found.append(high)
+                low, rising = corner, False
+        else:
+            low = corner if size < curve[low] else low
+            if size - curve[low] >= needed:
+                high, rising = corner, True
+    return [*found, high] if rising and (not found or high > found[-1]) else found
+
+
 @dataclass(frozen=True, eq=False)
 class Columns:
     """A curve cut into columns of neighbouring positions: where the maximum of each is (first one), and its extent."""

@@ -10,8 +10,9 @@ from ..look.units import bytes_text, count_text
 from ..model.paints import group_paints
 from ..state.run_tables import allocation_columns
 from ..state.scope import Scope
-from ..state.selection import describe
+from ..state.selection import shown_text
 from ..state.view_state import RunView
+from ..state.within import shown_query
 from .delegates import TableDelegate
 from .table_view import TableView
 
@@ -30,7 +31,7 @@ class AlivePanel(QWidget):
         self.caption.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.clear = QPushButton("Show all", self)
         self.clear.setAccessibleName("Show all allocations again")
-        self.clear.clicked.connect(lambda: scope.look(query=None))
+        self.clear.clicked.connect(lambda: scope.look(query=None, filter=""))
         self.view = TableView("Allocations alive at the cursor", self)
         self.view.picked.connect(lambda row: scope.look(allocation=row))
         self._lay_out()
@@ -67,18 +68,16 @@ class AlivePanel(QWidget):
     def fill(self) -> None:
         """Show what is alive at the cursor now."""
         self._later.stop()
-        run, query = self.scope.run, self.scope.alive_query()
+        run, query = self.scope.run, self.scope.shown_query()
         rows = query.select(run)
         self.view.show_columns(self.columns, rows)
         titles = [column.title for column in self.columns]
         shared = tuple(i for i, c in enumerate(self.columns) if not c.right and c.title != "category")
         self.view.set_widths(*(_WIDTHS.get(title, 24) for title in titles), shared=shared or (1,))
         total = bytes_text(int(run.allocations.bytes[rows].sum()))
-        what = describe(run, self.scope.view.query)
-        when = "at the cursor" if "timeline" in run.capabilities else "when the file was written"
-        only = f" of {what}" if what else ""
-        self.caption.setText(f"{count_text(len(rows), 'allocation')}{only}, {total}, alive {when}")
-        self.clear.setVisible(bool(what))
+        of, when = shown_text(run, self.scope.view)
+        self.caption.setText(f"{count_text(len(rows), 'allocation')}{of}, {total}, {when}")
+        self.clear.setVisible(bool(self.scope.view.query or self.scope.view.filter))
         self.view.select_source(self.scope.view.allocation)
 
     def _view_changed(self, old: RunView, new: RunView) -> None:
@@ -86,7 +85,7 @@ class AlivePanel(QWidget):
             self.columns = allocation_columns(self.scope.bands)
             self.set_theme(self.theme)
             self.fill()
-        if (old.cursor, old.query) != (new.cursor, new.query):
+        if shown_query(old) != shown_query(new):
             self._later.start()
         elif old.allocation != new.allocation:
             self.view.select_source(new.allocation)

@@ -46,9 +46,9 @@ class LegendPanel(QWidget):
         self._fill()
 
     def _fill(self) -> None:
-        run, cursor = self.scope.run, self.scope.view.cursor
-        self.view.show_columns(*group_columns(self.scope.bands, cursor))
-        self.view.set_widths(12, 9, 9, shared=(0,))
+        run, cursor, mark = self.scope.run, self.scope.view.cursor, self.scope.view.mark
+        self.view.show_columns(*group_columns(self.scope.bands, cursor, mark))
+        self.view.set_widths(12, 9, 9 if mark is None else 10, shared=(0,))
         self.where.setText(f"Cursor: {moment(run, cursor)}")
         self.view.select_source(self.scope.bands.group_of(self.scope.view.query))
 
@@ -58,6 +58,6 @@ class LegendPanel(QWidget):
     def _view_changed(self, old: RunView, new: RunView) -> None:
         if old.grouping != new.grouping:
             self.paints = group_paints(self.scope.bands.grouping, self.dark)
-        if (old.grouping, old.cursor) != (new.grouping, new.cursor):
+        if (old.grouping, old.cursor, old.mark) != (new.grouping, new.cursor, new.mark):
             self._fill()
         self.view.select_source(self.scope.bands.group_of(new.query))

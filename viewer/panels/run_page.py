@@ -18,6 +18,7 @@ from ..state.scope import Scope
 from ..state.session import Session
 from ..state.views import ViewSpec, available
 from .device_picker import DevicePicker
+from .filter_bar import FilterBar
 from .headline import HeadlinePanel
 from .registry import VIEWS
 from .warning_bar import WarningBar
@@ -85,6 +86,16 @@ class RunPage(QWidget):
         return label
 
     def _tables(self) -> QWidget:
+        whole = QWidget(self)
+        self.filter = FilterBar(self.scope, whole)
+        layout = QVBoxLayout(whole)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.filter)
+        layout.addWidget(self._tabs(), 1)
+        return whole
+
+    def _tabs(self) -> QWidget:
         across = QSplitter(Qt.Orientation.Horizontal, self)
         across.setChildrenCollapsible(False)
         self.tabs = QTabWidget(across)
@@ -124,7 +135,7 @@ class RunPage(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
-        for widget in (self.answer, *self.views.values()):
+        for widget in (self.answer, self.filter, *self.views.values()):
             widget.set_theme(theme)  # type: ignore[attr-defined]
 
     def release(self) -> None:

@@ -20,9 +20,10 @@ from ..charts.theme import Theme, current
 from ..look.units import bytes_text
 from ..model.stack_tree import stack_tree
 from ..state.scope import Scope
-from ..state.selection import describe
+from ..state.selection import shown_text
 from ..state.stack_model import BYTES, COUNT, OWN, SHARE, StackModel, node_name
 from ..state.view_state import RunView
+from ..state.within import shown_query
 from .delegates import TableDelegate
 
 _DIRECTIONS = ("from callers down", "from allocations up to callers")
@@ -112,17 +113,15 @@ class StackTreePanel(QWidget):
         self._stale = False
         run = self.scope.run
         only = self.model.own if self.own_code.isChecked() and self.model.own.any() else None
-        tree = stack_tree(run, self.scope.alive_query().select(run), self.direction.currentIndex() == 1, only)
+        tree = stack_tree(run, self.scope.shown_query().select(run), self.direction.currentIndex() == 1, only)
         self.model.show(tree)
         self.icicle.show_tree(tree)
         self._fit_columns()
         path = tree.heaviest_path()
         for node in path:
             self.tree.expand(self.model.index_of(node))
-        what = describe(run, self.scope.view.query)
-        when = "at the cursor" if "timeline" in run.capabilities else "when the file was written"
-        of = f" of {what}" if what else ""
-        self.caption.setText(f"{bytes_text(tree.total_bytes)}{of} alive {when}; the heaviest path is unfolded")
+        of, when = shown_text(run, self.scope.view)
+        self.caption.setText(f"{bytes_text(tree.total_bytes)}{of}, {when}; the heaviest path is unfolded")
 
     def _fit_columns(self) -> None:
         digit = self.fontMetrics().horizontalAdvance("0")
@@ -149,6 +148,6 @@ class StackTreePanel(QWidget):
         self.tree.scrollTo(index)
 
     def _view_changed(self, old: RunView, new: RunView) -> None:
-        if (old.cursor, old.query) != (new.cursor, new.query):
+        if shown_query(old) != shown_query(new):
             self._stale = True
             self._later.start()

@@ -7,15 +7,16 @@ import numpy as np
 from memstrata.capture.format.schema import I64, NONE, Category, Fate, Phase, Severity
 
 from ..look import words
-from ..look.units import bytes_text, count_text, exact_bytes_text, seconds_text
+from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, seconds_text
 from ..model import stacks
 from ..model.bands import Bands
 from ..model.run import Run
 from .array_table import Column
 
 
-def group_columns(bands: Bands, cursor: int) -> tuple[list[Column], I64]:
-    """The legend: each group with its bytes at the cursor and at the peak; groups that never show are left out."""
+def group_columns(bands: Bands, cursor: int, mark: int | None = None) -> tuple[list[Column], I64]:
+    """The legend: each group with its bytes at the cursor and at the peak or, with a mark, what it gained from there
+    to the cursor; groups that never show are left out."""
     run, names = bands.run, bands.grouping.names
     here, peak = bands.bytes_at(np.array([cursor, run.peak_position], np.int64)).T
     most = max(int(peak.max(initial=0)), int(here.max(initial=0)), 1)
@@ -24,6 +25,9 @@ def group_columns(bands: Bands, cursor: int) -> tuple[list[Column], I64]:
         _bytes_column("at cursor", here, "alive at the cursor", here / most),
         _bytes_column("at peak", peak, "alive at the peak of the whole step", peak / most),
     ]
+    if mark is not None:
+        gained = here - bands.bytes_at(np.array([mark], np.int64))[:, 0]
+        columns[-1] = _gained_column(gained)
     rows = np.flatnonzero(bands.highest > 0)
     return columns, rows[np.argsort(-peak[rows], kind="stable")]
 
@@ -138,6 +142,14 @@ def _bytes_column(title: str, sizes: I64, meaning: str, share: object = None) ->
     return Column(
         title, sizes, lambda i: bytes_text(int(sizes[i])), lambda i: exact_bytes_text(int(sizes[i])), True, shares,
         meaning=meaning,
+    )  # fmt: skip
+
+
+def _gained_column(gained: I64) -> Column:
+    return Column(
+        "since mark", gained, lambda i: difference_text(int(gained[i])),
+        lambda i: exact_bytes_text(int(gained[i])), True,
+        meaning="bytes at the cursor minus bytes at the mark",
     )  # fmt: skip
 
 

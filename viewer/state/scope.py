@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from memstrata.capture.format.schema import I64
+
 from ..model.axes import AXES, XAxis
 from ..model.bands import Bands, bands_of
+from ..model.curves import local_peaks
 from ..model.query import AllocationQuery
 from ..model.run import Run
 from .session import Session
 from .view_state import RunView, ViewState
+from .within import shown_query
 
 
 class Scope(QObject):
@@ -41,8 +45,9 @@ class Scope(QObject):
 
     def look(self, **changes: Any) -> None:
         """Change what is looked at; positions and rows outside the run are brought inside."""
-        if "cursor" in changes:
-            changes["cursor"] = min(max(int(changes["cursor"]), 0), self.run.n_events)
+        for place in ("cursor", "mark"):
+            if changes.get(place) is not None:
+                changes[place] = min(max(int(changes[place]), 0), self.run.n_events)
         self.session.look(self.session.state.runs.index(self.run), **changes)
 
     @property
@@ -61,6 +66,11 @@ class Scope(QObject):
             self._axes[key] = AXES[key].make(self.run)
         return self._axes[key]
 
+    @cached_property
+    def local_peaks(self) -> I64:
+        """Positions of the peaks of all bytes that stand out."""
+        return local_peaks(self.run.curve)
+
     @property
     def visible(self) -> tuple[float, float]:
         """First and last x on screen."""
@@ -69,9 +79,9 @@ class Scope(QObject):
             return float(axis.edges[0]), float(axis.edges[-1])
         return float(axis.x_of(visible[0])), float(axis.x_of(visible[1]))
 
-    def alive_query(self) -> AllocationQuery:
-        """The selection's query at the cursor."""
-        return replace(self.view.query or AllocationQuery(), position=self.view.cursor)
+    def shown_query(self) -> AllocationQuery:
+        """What tables and trees show now."""
+        return shown_query(self.view)
 
     def release(self) -> None:
         """Hear nothing of the session any more."""

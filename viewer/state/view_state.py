@@ -30,6 +30,12 @@ class RunView:
     """Row of the selected allocation."""
     lanes: str = "activations"
     """Key of what the lanes show."""
+    mark: int | None = None
+    """Position of the second cursor, None where none is set."""
+    within: str = "cursor"
+    """Key of what the tables show while there is a mark, see `within.WITHIN`."""
+    filter: str = ""
+    """Words of the filter box; always ones that make sense."""
 
 
 @dataclass(frozen=True)
