@@ -21,10 +21,15 @@ class Allocations:
     has_reserved: bool
     settings: dict[str, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    meta: dict[str, Any] = field(default_factory=dict)
+    """Fields of `Meta` that this source knows better than the recorder."""
 
 
 class Source(Protocol):
-    """Measures allocations between `start` and `stop`."""
+    """Measures allocations between `start` and `stop`.
+
+    One on whose device something can be noted in the step has a method `notes(log)` that returns `DeviceNotes`.
+    """
 
     name: str
 
@@ -38,8 +43,10 @@ class Source(Protocol):
         """The tables of what was measured, after `stop`."""
 
 
-def choose(name: str | None) -> Source:
-    """The source of that name (`cpu` or `cuda`); by default CUDA where this process uses it."""
+def choose(name: str | Source | None) -> Source:
+    """The source of that name (`cpu` or `cuda`), or the one given; by default CUDA where this process uses it."""
+    if not (name is None or isinstance(name, str)):
+        return name
     import torch
 
     from .cpu import CpuSource

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from time import time_ns
 from typing import Any
 
 import torch
@@ -16,11 +19,13 @@ from ..format.interning import StackTable, StringTable
 from ..format.paths import short_path
 from ..format.problems import Problem
 from ..format.recording import Device
-from ..format.schema import NONE, Action, BlockState, Severity
+from ..format.schema import NONE, Action, Severity
 from ..own_frames import is_own
 from ..step_log import StepLog
 from ..storages import Known
 from . import Allocations
+from .heap import heap_tables
+from .unseen_frees import Collectives, freed_elsewhere
 
 _OBJECT = re.compile(r" of .* object at 0x[0-9a-fA-F]+")
 """`<built-in method mul_ of Parameter object at 0x7f..>`: the address would make every call another frame."""
@@ -36,43 +41,111 @@ class CpuSource:
 
     def __init__(self) -> None:
         self._profile: Any = None
-        self._cut_short = False
+        self._cut_short = NONE
+        self._measured: list[Event] = []
+        self._collectives = Collectives()
+        self._heap: dict[int, int] = {}
+        self._net = 0
 
     def start(self) -> None:
         """Start the profiler; raises CaptureError if one is running already: stopping ours would stop it too."""
         if torch.autograd._profiler_enabled():
             raise CaptureError("CPU memory cannot be recorded while another profiler runs.")
         self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True, with_stack=True)
-        self._profile.start()
+        with _quiet_kineto():
+            self._profile.start()
 
     def stop(self) -> None:
         """Stop the profiler."""
         if self._profile is not None:
-            self._cut_short = not torch.autograd._profiler_enabled()
+            if not torch.autograd._profiler_enabled():
+                self._cut_short = time_ns()
             self._profile.stop()
+
+    def pause(self, stacks: StackTable) -> int:
+        """Stop, and keep of what the profiler saw only the events: it holds about 11 kB for each until it is gone.
+
+        Returns the most bytes that lived at once since the pause before, of those allocated since the first start.
+        """
+        self.stop()
+        return self._parse(stacks)
+
+    def forget_before(self, moment: int) -> None:
+        """Let go of what happened before a time (Unix ns), except the allocations that live on."""
+        alive: dict[int, Event] = {}
+        for event in self._measured:
+            if event[0] < moment:
+                alive.pop(event[1], None)
+                if event[2] > 0:
+                    alive[event[1]] = event
+        kept = {event[:2] for event in alive.values()}
+        self._measured = [*alive.values(), *(event for event in self._measured if event[0] >= moment)]
+        ends = self._collectives.ends
+        self._collectives.ends = {key: end for key, end in ends.items() if key[0] >= moment or key in kept}
+
+    def forget_all(self) -> None:
+        """Let go of everything, of what lives on too."""
+        self._measured, self._collectives = [], Collectives()
 
     def collect(self, log: StepLog, strings: StringTable, stacks: StackTable) -> Allocations:
         """Events with stacks, and one segment row that stands for the heap, with what is alive at the end."""
-        tree = self._profile.profiler.kineto_results.experimental_event_tree()
-        self._profile = None
-        measured = sorted(_memory_events(tree, stacks), key=lambda event: event[0])
+        self._parse(stacks)
+        return self.collect_between(NONE, 1 << 63, log)
+
+    def collect_between(self, start: int, end: int, log: StepLog) -> Allocations:
+        """The same of what happened from one time to another (Unix ns), until the last pause."""
+        measured = [event for event in self._measured if event[0] <= end]
         before, later = _unmeasured(measured, log)
+        measured += freed_elsewhere(measured, log.storages.known, self._collectives)
         events = _paired([*measured, *later], before)
-        tables: dict[str, schema.Table] = {"events": schema.from_rows(schema.Events, events)}
+        within = [row for row in events if row[4] >= start]
+        tables: dict[str, schema.Table] = {"events": schema.from_rows(schema.Events, within)}
         tables.update(_end_state(events, before))
         problem = Problem(
             "cpu_baseline", Severity.info,
             "The CPU allocator keeps no history: what was alive before the step is shown only where it is a parameter, "
             "buffer, gradient, optimizer state or input.",
         )  # fmt: skip
-        return Allocations((Device("cpu", 0),), tables, has_reserved=False, problems=[problem, *self._ended_early()])
+        problems = [problem, *self._ended_early(start)]
+        return Allocations((Device("cpu", 0),), tables, has_reserved=False, problems=problems)
 
-    def _ended_early(self) -> list[Problem]:
+    def _parse(self, stacks: StackTable) -> int:
+        if self._profile is None:
+            return self._net
+        tree = self._profile.profiler.kineto_results.experimental_event_tree()
+        self._profile = None
+        found = sorted(_memory_events(tree, stacks, self._collectives), key=lambda event: event[0])
+        self._measured += found
+        highest = self._net
+        for _, address, signed, _ in found:
+            self._net -= self._heap.pop(address, 0)
+            if signed > 0:
+                self._heap[address] = signed
+                self._net += signed
+                highest = max(highest, self._net)
+        return highest
+
+    def _ended_early(self, start: int) -> list[Problem]:
         text = "Another profiler ran and ended inside the step: what was allocated and freed after it was not seen."
-        return [Problem("profiler_ended", Severity.error, text)] if self._cut_short else []
+        cut_short = self._cut_short != NONE and self._cut_short >= start
+        return [Problem("profiler_ended", Severity.error, text)] if cut_short else []
 
 
-def _memory_events(roots: Iterable[Any], stacks: StackTable) -> Iterator[Event]:
+@contextmanager
+def _quiet_kineto() -> Iterator[None]:
+    """The profiler's library says on stderr whenever it starts and stops, unless this is set when it is first used."""
+    name = "KINETO_LOG_LEVEL"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "99"
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+
+
+def _memory_events(roots: Iterable[Any], stacks: StackTable, collectives: Collectives) -> Iterator[Event]:
     """CPU allocation events of the profiler's tree, each with its stack; walked without recursion."""
     todo: list[tuple[Any, Any]] = [(event, None) for event in roots]
     while todo:
@@ -80,6 +153,7 @@ def _memory_events(roots: Iterable[Any], stacks: StackTable) -> Iterator[Event]:
         if event.tag == _EventType.Allocation:
             fields = event.extra_fields
             if fields.device.type == "cpu":
+                collectives.note(event.start_time_ns, fields.ptr, fields.alloc_size, chain)
                 yield event.start_time_ns, fields.ptr, fields.alloc_size, _stack(chain, stacks)
             continue
         link = [event, chain, None]
@@ -180,17 +254,11 @@ def _paired(measured: list[Event], before: list[Known]) -> list[tuple[Any, ...]]
 
 
 def _end_state(events: list[tuple[Any, ...]], before: list[Known]) -> dict[str, schema.Table]:
-    """What is alive at the end, as blocks of one segment that stands for the heap."""
+    """What is alive at the end, as blocks."""
     alive = {known.address: (known.bytes, NONE) for known in before}
     for action, _, address, size, _, stack, *_ in events:
         if action == Action.alloc:
             alive[address] = (size, stack)
         else:
             alive.pop(address, None)
-    total = sum(size for size, _ in alive.values())
-    segment = (0, 0, total, total, total, 0, 0, 0, False, False, NONE)
-    blocks = [(0, a, size, size, BlockState.active_allocated, stack) for a, (size, stack) in sorted(alive.items())]
-    return {
-        "allocator_segments": schema.from_rows(schema.AllocatorSegments, [segment] if alive else []),
-        "blocks": schema.from_rows(schema.Blocks, blocks),
-    }
+    return heap_tables(alive)

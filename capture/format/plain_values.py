@@ -1,20 +1,177 @@
-"""Columns out of untrusted dicts: types and ranges are checked before numpy sees a value."""
+"""Columns out of untrusted dicts: types and ranges are checked before numpy sees a value.
+
+Entries come as dicts, as torch hands them out, or in stretches that a file reader made into columns without ever
+building a dict (`Run`); `Rows` gives one column for both, so what an entry means is written down once.
+"""
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from .schema import I64
+from .schema import B1, I32, I64, NONE, U8
 
 Row = dict[str, Any]
-T = TypeVar("T")
 
 _WORD = 1 << 64
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What is read of one kind of entry: `key` is in every such entry and in no other; frames may be there too."""
+
+    key: str
+    integers: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(eq=False)
+class Shared:
+    """What the numbers in `Columns` stand for: texts, and lists of frame dicts."""
+
+    texts: list[str]
+    lists: list[Any]
+
+
+class Columns:
+    """Entries as columns; what is not here is absent in all of them. -1 is no text and no frames."""
+
+    __slots__ = ("count", "frames", "integers", "shared", "texts")
+
+    def __init__(self, count: int, shared: Shared) -> None:
+        self.count, self.shared = count, shared
+        self.integers: dict[str, I64] = {}
+        self.texts: dict[str, I32] = {}
+        self.frames: I32 | None = None
+
+
+class Run:
+    """Stands in a list for `count` dicts that follow each other there: the rows of `columns` from `first` on."""
+
+    __slots__ = ("columns", "count", "first")
+    __hash__ = None  # type: ignore[assignment]  # like the dicts it stands for, it can be no key
+
+    def __init__(self, count: int) -> None:
+        self.columns: Columns | None = None
+        self.count, self.first = count, 0
+
+
+class Rows:
+    """Entries in order, dicts and runs. Each column can be asked for once: it then leaves the memory of the runs."""
+
+    def __init__(self, parts: Sequence[Row | Run]) -> None:
+        self._runs: list[tuple[int, int, int, Columns]] = []  # (position, first, behind the last, columns)
+        self._dicts: list[Row] = []
+        self._at: list[int] = []
+        self.count = 0
+        for part in parts:
+            if type(part) is Run:
+                self._run(part)
+            else:
+                self._dicts.append(part)  # type: ignore[arg-type]
+                self._at.append(self.count)
+                self.count += 1
+
+    def _run(self, run: Run) -> None:
+        columns, first = run.columns, run.first
+        assert columns is not None
+        if self._runs:
+            at, begin, end, before = self._runs[-1]
+            if before is columns and end == first and at + end - begin == self.count:
+                self._runs[-1] = (at, begin, end + run.count, columns)
+                self.count += run.count
+                return
+        self._runs.append((self.count, first, first + run.count, columns))
+        self.count += run.count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def number(self, row: int, key: str) -> int:
+        """A whole number of one entry; -1 for anything else (and to be asked before the column itself)."""
+        at = bisect.bisect_left(self._at, row)
+        if at < len(self._at) and self._at[at] == row:
+            return number(self._dicts[at], key, NONE)
+        run = bisect.bisect_right(self._runs, row, key=lambda run: run[0]) - 1
+        start, first, _, columns = self._runs[run]
+        return int(columns.integers[key][first + row - start]) if key in columns.integers else NONE
+
+    def missing(self, key: str) -> B1:
+        """Which entries have no whole number `key` (to be asked before the column itself)."""
+        out = np.zeros(self.count, np.bool_)
+        out[self._at] = [key not in row for row in self._dicts]
+        for at, first, end, columns in self._runs:
+            out[at : at + end - first] = key not in columns.integers
+        return out
+
+    def whole_numbers(self, key: str, default: int | None, what: str) -> I64:
+        """The integer column `key`; None as default means that it must be there. ValueError unless it fits 63 bits."""
+        return self._filled(key, default, whole_numbers(self._dicts, key, default, what), what)
+
+    def sizes(self, key: str, default: int | None, what: str) -> I64:
+        """`whole_numbers` that may not be negative."""
+        return _not_negative(self.whole_numbers(key, default, what), key, what)
+
+    def pointers(self, key: str, what: str) -> I64:
+        """A column of raw 64-bit pointers, 0 where absent; the highest bit becomes the sign."""
+        return self._filled(key, 0, pointers(self._dicts, key, what), what)
+
+    def _filled(self, key: str, default: int | None, of_dicts: I64, what: str) -> I64:
+        if not self._runs:
+            return of_dicts
+        out = np.empty(self.count, np.int64)
+        out[self._at] = of_dicts
+        for at, first, end, columns in self._runs:
+            column = columns.integers.get(key)
+            if column is None and default is None:
+                raise ValueError(f"{key!r} of {what} is missing or not a whole number")
+            out[at : at + end - first] = default if column is None else column[first:end]
+        for *_, columns in self._runs:
+            columns.integers.pop(key, None)
+        return out
+
+    def texts(self, key: str) -> tuple[I32, list[str]]:
+        """(number of the text under `key` of each entry, -1 for none; the texts by number)."""
+        known = self._runs[0][3].shared.texts if self._runs else []
+        numbers = {text: number for number, text in enumerate(known)}
+        out = np.full(self.count, NONE, np.int32)
+        values = (row.get(key) for row in self._dicts)
+        out[self._at] = [numbers.setdefault(v, len(numbers)) if type(v) is str else NONE for v in values]
+        for at, first, end, columns in self._runs:
+            if key in columns.texts:
+                out[at : at + end - first] = columns.texts[key][first:end]
+        for *_, columns in self._runs:
+            columns.texts.pop(key, None)
+        return out, list(numbers)
+
+    def by_frames(self, row_of: Callable[[Any], int], of_dict: Callable[[Row], int]) -> I32:
+        """For each entry what `row_of` says of its list of frames, and `of_dict` of a dict; -1 for no frames."""
+        out = np.full(self.count, NONE, np.int32)
+        out[self._at] = [of_dict(row) for row in self._dicts]
+        if self._runs:
+            rows = np.array([*map(row_of, self._runs[0][3].shared.lists), NONE], np.int32)
+            for at, first, end, columns in self._runs:
+                if columns.frames is not None:
+                    out[at : at + end - first] = rows[columns.frames[first:end]]
+        return out
+
+
+def entries(value: Any, what: str) -> list[Row | Run]:
+    """The value if it is a list (or tuple) of dicts or runs; raises ValueError naming `what` otherwise."""
+    if type(value) not in (list, tuple) or not set(map(type, value)) <= {dict, Run}:
+        raise ValueError(f"{what} is not a list of records")
+    return list(value)
+
+
+def count(parts: Sequence[Row | Run]) -> int:
+    """How many entries these are."""
+    return sum(part.count if type(part) is Run else 1 for part in parts)
 
 
 def dicts(value: Any, what: str) -> list[Row]:
@@ -37,7 +194,10 @@ def whole_numbers(rows: Sequence[Row], key: str, default: int | None, what: str)
 
 def sizes(rows: Sequence[Row], key: str, default: int | None, what: str) -> I64:
     """`whole_numbers` that may not be negative."""
-    values = whole_numbers(rows, key, default, what)
+    return _not_negative(whole_numbers(rows, key, default, what), key, what)
+
+
+def _not_negative(values: I64, key: str, what: str) -> I64:
     if len(values) and int(values.min()) < 0:
         raise ValueError(f"{key!r} of {what} is negative")
     return values
@@ -78,11 +238,12 @@ def settings(value: Any, depth: int = 2) -> dict[str, Any]:
     return kept
 
 
-def member(row: Row, key: str, members: dict[str, T], unknown: T, seen: Counter[str]) -> T:
+def members(rows: Rows, key: str, known: dict[str, int], unknown: int, seen: Counter[str]) -> U8:
     """The member that the text under `key` names; `unknown`, counted by name in `seen`, for a name not known."""
-    name = text(row, key, "(none)")
-    found = members.get(name)
-    if found is None:
-        seen[name] += 1
-        return unknown
-    return found
+    numbers, names = rows.texts(key)
+    names.append("(none)")  # where -1 points
+    counts = np.bincount(np.where(numbers < 0, len(names) - 1, numbers), minlength=len(names)).tolist()
+    for name, n in zip(names, counts):
+        if n and name not in known:
+            seen[name] += n
+    return np.array([known.get(name, unknown) for name in names], np.uint8)[numbers]

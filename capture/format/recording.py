@@ -38,6 +38,8 @@ class Meta:
     rank: int = 0
     world_size: int = 1
     local_rank: int | None = None
+    run_id: str | None = None
+    """The same in the files of all ranks of one run; None where the ranks had no way to agree on it."""
     mesh: dict[str, int] = field(default_factory=dict)
     """Size of each dimension of the device mesh, by name; empty if none was seen."""
     mesh_coordinate: dict[str, int] = field(default_factory=dict)
@@ -72,6 +74,8 @@ class Meta:
     has_reserved: bool = False
     """Whether an allocator reported reserved memory."""
     has_time: bool = True
+    has_durations: bool = True
+    """False where times give the order and nothing else: in a dry run nothing was computed."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -114,6 +118,10 @@ class Recording:
     def replace_meta(self, **changes: Any) -> Recording:
         """The same recording with other meta."""
         return dataclasses.replace(self, meta=dataclasses.replace(self.meta, **changes))
+
+    def with_steps(self, steps: schema.Steps) -> Recording:
+        """The same recording with another table of steps."""
+        return dataclasses.replace(self, steps=steps)
 
 
 def build(meta: Meta, strings: StringTable | Strings, **tables: schema.Table) -> Recording:

@@ -227,9 +227,9 @@ class ModuleParameters(Table):
 
     module: I32 = column(np.int32, "row of modules", refers="modules")
     name: I32 = column(np.int32, "name inside the module", refers="strings")
-    shape: I32 = column(np.int32, "shape as text, e.g. `1024,512`", refers="strings")
+    shape: I32 = column(np.int32, "shape as text, e.g. `1024,512`; of a sharded one the whole", refers="strings")
     dtype: I32 = column(np.int32, "dtype as text, e.g. `float32`", refers="strings")
-    bytes: I64 = column(np.int64, "numel x itemsize", unit="B")
+    bytes: I64 = column(np.int64, "numel x itemsize of what this rank holds of it", unit="B")
     requires_grad: B1 = column(np.bool_, "whether it is trained")
 
 
@@ -262,6 +262,10 @@ class Spans(Table):
     start_time: I64 = column(np.int64, "Unix time", unit="ns")
     end_time: I64 = column(np.int64, "Unix time", unit="ns")
     thread: I64 = column(np.int64, "native thread id, -1 unknown", none=True)
+    device_time: I64 = column(
+        np.int64, "how long the device itself worked on it; start and end are when the host launched it. -1 unknown",
+        unit="ns", none=True,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

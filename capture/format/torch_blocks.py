@@ -8,8 +8,8 @@ import numpy as np
 
 from . import plain_values as plain
 from . import schema
-from .plain_values import Row
-from .schema import B1, I64, BlockState
+from .plain_values import Row, Rows, Run
+from .schema import B1, I64, NONE, BlockState
 from .torch_stacks import StackReader
 
 BLOCK_STATES: dict[str, BlockState] = {
@@ -19,6 +19,9 @@ BLOCK_STATES: dict[str, BlockState] = {
     "active_awaiting_free": BlockState.active_pending_free,
 }
 """torch's block state texts."""
+
+BLOCK_FIELDS = plain.Fields("state", ("address", "size", "requested_size"), ("state",))
+"""What is read of a block, beside its frames."""
 
 
 class BlockReader:
@@ -35,38 +38,38 @@ class BlockReader:
         return self._segments(segments, rows, blocks), blocks
 
     def _blocks(self, segments: list[Row]) -> schema.Blocks:
-        blocks, owner, running = self._flat(segments)
-        sizes = plain.sizes(blocks, "size", None, "a block")
-        address = plain.sizes(blocks, "address", 0, "a block")
-        requested = plain.sizes(blocks, "requested_size", 0, "a block")
+        blocks, owner, starts = self._flat(segments)
+        no_address, no_request = blocks.missing("address"), blocks.missing("requested_size")
+        sizes = blocks.sizes("size", None, "a block")
+        address = blocks.sizes("address", 0, "a block")
+        requested = blocks.sizes("requested_size", 0, "a block")
         return schema.from_columns(
             schema.Blocks,
             segment=owner,
-            address=np.where(_missing(blocks, "address"), running, address),
+            address=np.where(no_address, _running(sizes, owner, starts), address) if no_address.any() else address,
             bytes=sizes,
-            requested_bytes=np.where(_missing(blocks, "requested_size"), sizes, requested),
-            state=[
-                plain.member(block, "state", BLOCK_STATES, BlockState.unknown, self.unknown_states) for block in blocks
-            ],
-            stack=[self._stacks.row(block.get("frames") or _present(block).get("frames")) for block in blocks],
+            requested_bytes=np.where(no_request, sizes, requested),
+            state=plain.members(blocks, "state", BLOCK_STATES, BlockState.unknown, self.unknown_states),
+            stack=blocks.by_frames(self._stacks.row, self._stack),
         )
 
-    def _flat(self, segments: list[Row]) -> tuple[list[Row], list[int], list[int]]:
-        """(blocks, row of the segment of each, address by the sizes of those before it)."""
-        blocks: list[Row] = []
-        owner: list[int] = []
-        running: list[int] = []
-        for row, segment in enumerate(segments):
-            own = plain.dicts(segment.get("blocks", []), "the blocks of a segment")
-            if len(blocks) + len(own) > self._limit:
+    def _stack(self, block: Row) -> int:
+        return self._stacks.row(block.get("frames") or _present(block).get("frames"))
+
+    def _flat(self, segments: list[Row]) -> tuple[Rows, I64, list[int]]:
+        """(blocks, row of the segment of each, first address of each segment)."""
+        parts: list[Row | Run] = []
+        counts: list[int] = []
+        total = 0
+        for segment in segments:
+            own = plain.entries(segment.get("blocks", []), "the blocks of a segment")
+            counts.append(plain.count(own))
+            total += counts[-1]
+            if total > self._limit:
                 raise ValueError("it repeats its blocks more often than a file of its size can hold")
-            address = plain.number(segment, "address")
-            for block in own:
-                running.append(min(address, (1 << 63) - 1))
-                address += max(plain.number(block, "size"), 0)
-            blocks += own
-            owner += [row] * len(own)
-        return blocks, owner, running
+            parts += own
+        owner = np.repeat(np.arange(len(segments), dtype=np.int64), counts)
+        return Rows(parts), owner, [plain.number(segment, "address") for segment in segments]
 
     def _segments(self, segments: list[Row], rows: dict[int, int], blocks: schema.Blocks) -> schema.AllocatorSegments:
         allocated = blocks.state == BlockState.active_allocated
@@ -88,8 +91,15 @@ class BlockReader:
         )
 
 
-def _missing(rows: list[Row], key: str) -> B1:
-    return np.array([key not in row for row in rows], np.bool_)
+def _running(sizes: I64, owner: I64, starts: list[int]) -> I64:
+    """The address of each block if the blocks of a segment follow each other without a gap."""
+    out, at, last = [], 0, NONE
+    for size, segment in zip(sizes.tolist(), owner.tolist()):
+        if segment != last:
+            at, last = starts[segment], segment
+        out.append(min(at, (1 << 63) - 1))
+        at += size
+    return np.array(out, np.int64)
 
 
 def _present(block: Row) -> Row:

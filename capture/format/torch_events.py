@@ -11,12 +11,17 @@ import numpy as np
 from . import plain_values as plain
 from . import schema
 from .interning import StringTable
-from .plain_values import Row
+from .plain_values import Row, Rows, Run
 from .schema import B1, I32, I64, NONE, Action, MarkKind
 from .torch_stacks import StackReader
 
 ACTIONS: dict[str, Action] = {action.name: action for action in Action if action != Action.unknown}
 """torch's action texts."""
+
+EVENT_FIELDS = plain.Fields(
+    "action", ("addr", "size", "stream", "time_us", "device_free"), ("action", "user_metadata", "compile_context")
+)
+"""What is read of an event, beside its frames."""
 
 _PLACED = (Action.alloc, Action.free_requested, Action.free_completed, Action.segment_alloc, Action.segment_free,
            Action.segment_map, Action.segment_unmap)  # fmt: skip
@@ -36,46 +41,49 @@ class EventReader:
         self._free_at_oom: dict[int, int] = {}
         self.unknown_actions: Counter[str] = Counter()
 
-    def traces(self, value: Any) -> list[list[Row]]:
+    def traces(self, value: Any) -> list[list[Row | Run]]:
         """The events of each device."""
         if type(value) not in (list, tuple):
             raise ValueError("'device_traces' is not a list")
         out, count = [], 0
         for trace in value:
-            out.append(plain.dicts(trace, "the trace of a device"))
-            count += len(out[-1])
+            out.append(plain.entries(trace, "the trace of a device"))
+            count += plain.count(out[-1])
             if count > self._limit:
                 raise ValueError("it repeats its events more often than a file of its size can hold")
         return out
 
-    def events(self, traces: list[list[Row]], rows: dict[int, int]) -> schema.Events:
+    def events(self, traces: list[list[Row | Run]], rows: dict[int, int]) -> schema.Events:
         """The events of all devices, merged by time where they have one, each device's in its own order."""
-        lengths = [len(trace) for trace in traces]
-        flat = [event for trace in traces for event in trace]
-        action = np.array(
-            [plain.member(event, "action", ACTIONS, Action.unknown, self.unknown_actions) for event in flat], np.uint8
-        )
+        lengths = [plain.count(trace) for trace in traces]
+        flat = Rows([part for trace in traces for part in trace])
+        action = plain.members(flat, "action", ACTIONS, Action.unknown, self.unknown_actions)
         placed = np.isin(action, _PLACED)
         columns: dict[str, Any] = {
             "action": action,
-            "device": np.repeat([rows.get(i, NONE) for i in range(len(traces))], lengths),
-            "address": _checked(plain.whole_numbers(flat, "addr", -1, "an event"), placed, "addr"),
-            "bytes": _checked(plain.whole_numbers(flat, "size", -1, "an event"), placed, "size"),
+            "device": np.repeat(np.array([rows.get(i, NONE) for i in range(len(traces))], np.int32), lengths),
+            "address": _checked(flat.whole_numbers("addr", -1, "an event"), placed, "addr"),
+            "bytes": _checked(flat.whole_numbers("size", -1, "an event"), placed, "size"),
             "time": _nanoseconds(flat),
-            "stack": np.array(self._stacks.column(flat), np.int32),
-            "stream": plain.pointers(flat, "stream", "an event"),
+            "stack": flat.by_frames(self._stacks.row, lambda event: self._stacks.row(event.get("frames"))),
+            "stream": flat.pointers("stream", "an event"),
             "thread": np.full(len(flat), NONE),
             "metadata": self._texts(flat, "user_metadata", absent=""),
             "compile_context": self._texts(flat, "compile_context", absent="N/A"),
         }
         order = _merged(columns["time"], lengths)
-        for row in np.flatnonzero(action[order] == Action.oom).tolist():
-            self._free_at_oom[row] = plain.number(flat[int(order[row])], "device_free", NONE)
-        return schema.from_columns(schema.Events, **{name: column[order] for name, column in columns.items()})
+        if order is not None:
+            columns = {name: column[order] for name, column in columns.items()}
+        for row in np.flatnonzero(columns["action"] == Action.oom).tolist():
+            self._free_at_oom[row] = flat.number(row if order is None else int(order[row]), "device_free")
+        return schema.from_columns(schema.Events, **columns)
 
-    def _texts(self, flat: list[Row], key: str, absent: str) -> I32:
-        texts = (plain.text(event, key) if key in event else "" for event in flat)
-        return np.array([self._strings.intern(t) if t not in ("", absent) else NONE for t in texts], np.int32)
+    def _texts(self, flat: Rows, key: str, absent: str) -> I32:
+        numbers, texts = flat.texts(key)
+        seen = np.zeros(len(texts) + 1, np.bool_)
+        seen[numbers] = True
+        interned = [self._strings.intern(t) if s and t not in ("", absent) else NONE for t, s in zip(texts, seen)]
+        return np.array([*interned, NONE], np.int32)[numbers]
 
     def marks(self, events: schema.Events, annotations: Any) -> schema.Marks:
         """Out-of-memory errors, snapshots taken, and annotations such as `Optimizer.step#AdamW.step`."""
@@ -104,17 +112,17 @@ class EventReader:
         return kind, time, event, self._strings.intern(text), value
 
 
-def _nanoseconds(events: list[Row]) -> I64:
-    time = plain.whole_numbers(events, "time_us", NONE, "an event")
+def _nanoseconds(events: Rows) -> I64:
+    time = events.whole_numbers("time_us", NONE, "an event")
     if len(time) and int(time.max()) >= _LAST_TIME_US:
         raise ValueError("'time_us' of an event is too large")
     return np.where(time < 0, NONE, time * 1000)
 
 
-def _merged(time: I64, lengths: list[int]) -> I64:
-    """The order of all events: by time, but never against the order within one device."""
-    if len(time) == 0 or int(time.min()) < 0 or sum(map(bool, lengths)) < 2:
-        return np.arange(len(time), dtype=np.int64)
+def _merged(time: I64, lengths: list[int]) -> I64 | None:
+    """The order of all events: by time, but never against the order within one device. None if it is that of `time`."""
+    if len(time) == 0 or sum(map(bool, lengths)) < 2 or int(time.min()) < 0:
+        return None
     ends = np.cumsum(lengths)
     steady = [np.maximum.accumulate(time[end - n : end]) for n, end in zip(lengths, ends.tolist()) if n]
     return np.argsort(np.concatenate(steady), kind="stable").astype(np.int64)

@@ -16,16 +16,18 @@ from typing import Any
 from . import plain_values as plain
 from . import schema
 from .interning import StackTable, StringTable
-from .plain_values import Row
+from .plain_values import Row, Run
 from .problems import Problem
 from .recording import Device
 from .schema import Severity
-from .torch_blocks import BLOCK_STATES, BlockReader
-from .torch_events import ACTIONS, EventReader
+from .torch_blocks import BLOCK_FIELDS, BLOCK_STATES, BlockReader
+from .torch_events import ACTIONS, EVENT_FIELDS, EventReader
 from .torch_stacks import StackReader
 
-__all__ = ["ACTIONS", "BLOCK_STATES", "TorchRecords", "is_snapshot", "read_snapshot"]
+__all__ = ["ACTIONS", "BLOCK_STATES", "ENTRY_FIELDS", "TorchRecords", "is_snapshot", "read_snapshot"]
 
+ENTRY_FIELDS = (EVENT_FIELDS, BLOCK_FIELDS)
+"""The kinds of entries of which a snapshot has very many."""
 _MAX_ORDINAL = 1 << 20
 
 
@@ -55,6 +57,8 @@ def read_snapshot(
     limit: int | None = None,
 ) -> TorchRecords:
     """The rows of a snapshot; stacks and strings are interned into the tables given.
+
+    Stretches of events and of blocks may be `plain_values.Run`s in place of dicts.
 
     With `project`, files below that folder are stored relative to it. `limit` bounds the number of events and of
     blocks: an honest file spends more than a byte on each, a made-up one can repeat one entry without end. Raises
@@ -88,7 +92,7 @@ def read_snapshot(
     )
 
 
-def _ordinals(segments: list[Row], traces: list[list[Row]]) -> list[int]:
+def _ordinals(segments: list[Row], traces: list[list[Row | Run]]) -> list[int]:
     """torch's numbers of the devices that have a segment or an event."""
     used = set(plain.sizes(segments, "device", 0, "a segment").tolist())
     used |= {number for number, trace in enumerate(traces) if trace}

@@ -17,11 +17,13 @@ Step = Callable[[dict[str, Any], Columns], tuple[dict[str, Any], Columns]]
 
 def _from_1(meta: dict[str, Any], columns: Columns) -> tuple[dict[str, Any], Columns]:
     """Format 2 says which text a program stamped on an event, which parameters are trained, on which device a tensor
-    was saved, and lists the steps: format 1 knew none of the first three, and held one step."""
+    was saved, how long the device worked on a span, and lists the steps: format 1 knew none of the first four, and
+    held one step."""
     columns = dict(columns)
     for name in ("events/metadata", "events/compile_context"):
         columns[name] = np.full(len(columns["events/action"]), NONE, np.int32)
     columns["module_parameters/requires_grad"] = np.ones(len(columns["module_parameters/module"]), np.bool_)
+    columns["spans/device_time"] = np.full(len(columns["spans/module"]), NONE, np.int64)
     saved = len(columns["saved_tensors/time"])
     columns["saved_tensors/device"] = np.full(saved, 0 if len(meta["devices"]) == 1 else NONE, np.int32)
     columns |= _the_step(meta, columns)

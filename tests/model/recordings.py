@@ -59,7 +59,7 @@ class Step:
     def span(self, phase: Phase, start: int, end: int, module: str | None = None) -> None:
         """A module that ran, or a phase of the step."""
         row = NONE if module is None else self.modules[module]
-        self.spans.append((row, phase, 0, start, end, NONE))
+        self.spans.append((row, phase, 0, start, end, NONE, NONE))
 
     def saved(
         self, address: int, size: int, time: int, fate: Fate = Fate.kept, module: str | None = None,
