@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
+from .autograd_facts import cast_of, enclosed, modified_in_place
 from .format.schema import NONE, Fate, Phase, Severity, StorageKind
-from .step_log import Saved, StepLog, Unpack, guarded, python_frames, thread_id
+from .step_log import Interval, Saved, StepLog, Unpack, guarded, python_frames, thread_id
 from .storages import shape_text
 
 Hook = Callable[[Any], Any]
@@ -33,6 +34,10 @@ _REPLACED = (
     "_saved_tensors_hooks_disable",
     "_saved_tensors_hooks_enable",
 )
+
+
+_FATES = {"checkpoint": Fate.dropped, "recompute": Fate.rematerialized, "original": Fate.kept}
+"""What a pair of hooks of each kind does with what it is given; users' hooks may do anything."""
 
 
 class _Box:
@@ -66,11 +71,15 @@ class SavedTensorWatch:
         self.disarmed = False
         self._originals: dict[str, Any] = {}
         self._open: dict[int, list[_Pair]] = defaultdict(list)
-        self._unpacking: dict[int, list[int]] = defaultdict(list)
-        self._checkpoints = 0
+        self._unpacking: dict[int, list[tuple[int, list[Interval]]]] = defaultdict(list)
+        """By thread the unpacks that run, each with its checkpoint and the recomputes that it began."""
+        self._checkpoints: weakref.WeakKeyDictionary[Hook, int] = weakref.WeakKeyDictionary()
+        self._count = 0
         self._thread = NONE
         self._base: tuple[Hook, Hook] = (self._base_pack, _base_unpack(self))
         self._has_base = False
+        self._threads: set[int] = set()
+        """Other threads that have the bottom pair now."""
         self._stepped: set[int] = set()
         """Threads whose bottom pair stepped aside for a region that forbids hooks."""
 
@@ -78,6 +87,7 @@ class SavedTensorWatch:
         """Start watching: the calling thread gets the bottom pair, and what was in force lies on it again."""
         self._thread = thread_id()
         self._originals = {name: getattr(_AUTOGRAD, name) for name in _REPLACED}
+        self.log.watch_thread = self._watch_thread
         before = _taken_off()
         for name, replacement in zip(_REPLACED, (self._push, self._pop, self._disable, self._enable), strict=True):
             setattr(_AUTOGRAD, name, replacement)
@@ -109,6 +119,19 @@ class SavedTensorWatch:
                 self._originals["_push_saved_tensors_default_hooks"](pair.pack, pair.unpack)
         self._originals, self._has_base = {}, False
 
+    def _watch_thread(self, begins: bool) -> None:
+        """Hooks belong to a thread: on another one the bottom pair is there while its outermost module runs.
+
+        Only where no other pair is: it would lie beneath ours, and be called no more.
+        """
+        thread = thread_id()
+        if begins and self._originals and not _some_on_this_thread():
+            self._originals["_push_saved_tensors_default_hooks"](*self._base)
+            self._threads.add(thread)
+        elif not begins and thread in self._threads and self._base_is_on_top(thread):
+            self._threads.discard(thread)
+            self._originals_now("_pop_saved_tensors_default_hooks")()
+
     # The replacements of torch's four functions.
 
     def _push(self, pack: Hook, unpack: Hook) -> None:
@@ -118,6 +141,7 @@ class SavedTensorWatch:
         self._open[thread].append(pair)
         if pair.kind == "recompute":
             self.log.recomputing[thread] += 1
+            self._note_recompute(thread)
         elif pair.kind == "checkpoint":
             self.log.checkpointing[thread].append((pair.checkpoint, pair.depth))
 
@@ -154,7 +178,8 @@ class SavedTensorWatch:
 
     def _base_is_on_top(self, thread: int) -> bool:
         if _TOP is None:
-            return self._has_base and thread == self._thread and thread not in self._stepped and not self._open[thread]
+            has_base = (self._has_base and thread == self._thread) or thread in self._threads
+            return has_base and thread not in self._stepped and not self._open[thread]
         top = _TOP(True)  # asked, not counted: threads of autograd's engine inherit the pairs of the calling thread
         return top is not None and top[0] is self._base[0]
 
@@ -166,13 +191,22 @@ class SavedTensorWatch:
         name, home = getattr(pack, "__qualname__", ""), getattr(pack, "__module__", "")
         thread = thread_id()
         if home == "torch.utils.checkpoint" and name.startswith("_checkpoint_hook"):
-            self._checkpoints += 1
-            depth = len(self.log.open_modules.get(thread, ()))
-            return _Pair("checkpoint", self._checkpoints - 1, depth, pack, unpack)
+            number = self._number_of(pack)
+            hooked = self._note_hooked_module(number, pack)
+            depth = NONE if hooked else len(self.log.open_modules.get(thread, ()))
+            return _Pair("checkpoint", number, depth, pack, unpack)
         if home == "torch.utils.checkpoint" and name.startswith("_recomputation_hook"):
             unpacking = self._unpacking[thread]
-            return _Pair("recompute", unpacking[-1] if unpacking else NONE, 0, pack, unpack)
-        return _Pair("user", NONE, 0, pack, unpack)
+            return _Pair("recompute", unpacking[-1][0] if unpacking else NONE, 0, pack, unpack)
+        keeps_original = home == "torch.autograd.graph" and name.startswith("_swap_with_cloned")
+        return _Pair("original" if keeps_original else "user", NONE, 0, pack, unpack)
+
+    def _number_of(self, pack: Hook) -> int:
+        """A checkpoint around several calls enters its one pair of hooks for each of them."""
+        if pack not in self._checkpoints:
+            self._checkpoints[pack] = self._count
+            self._count += 1
+        return self._checkpoints[pack]
 
     def _wrapped(self, pair: _Pair) -> tuple[Hook, Hook]:
         def wrapped_pack(tensor: torch.Tensor) -> _Box:
@@ -186,12 +220,16 @@ class SavedTensorWatch:
 
         def wrapped_unpack(box: _Box) -> Any:
             start, unpacking = time.time_ns(), self._unpacking[thread_id()]
-            unpacking.append(pair.checkpoint)
+            unpacking.append((pair.checkpoint, []))
+            if self.log.device is not None and box.row is not None:
+                self.log.device.unpacking(box.row.module, start)
+            tensor = None
             try:
-                return pair.unpack(box.packed)
+                tensor = pair.unpack(box.packed)
+                return tensor
             finally:
-                unpacking.pop()
-                self._note_unpack(box, start)
+                self._end_recomputes(unpacking.pop()[1])
+                self._note_unpack(box, start, tensor)
 
         return wrapped_pack, wrapped_unpack
 
@@ -204,8 +242,30 @@ class SavedTensorWatch:
             return _Box(tensor.detach(), row, version, weakref.ref(tensor))
 
     @guarded
+    def _note_recompute(self, thread: int) -> None:
+        interval = Interval(Phase.recompute, time.time_ns())
+        self.log.recomputations.append(interval)
+        if self._unpacking[thread]:
+            self._unpacking[thread][-1][1].append(interval)
+
+    def _end_recomputes(self, begun: list[Interval]) -> None:
+        """Not where the hook is popped: until the unpack is over, an early stop's exception holds what it left."""
+        for interval in begun:
+            interval.end = time.time_ns()
+
+    @guarded
     def _note_packed(self, tensor: torch.Tensor, packed: Any, pair: _Pair) -> Saved | None:
-        return self._note_pack(tensor, _fate(tensor, packed, pair), pair.checkpoint)
+        """A user's hook may keep a copy (another dtype, a mask and its values): then autograd holds that instead."""
+        if pair.kind in _FATES:
+            return self._note_pack(tensor, _FATES[pair.kind], pair.checkpoint)
+        leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(packed) if isinstance(leaf, torch.Tensor)]
+        here = [leaf for leaf in leaves if leaf.device == tensor.device]
+        if not here:
+            return self._note_pack(tensor, Fate.offloaded, NONE)
+        own = {part.storage for part in self.log.storages.parts(tensor)}
+        if any(part.storage in own for leaf in here for part in self.log.storages.parts(leaf)):
+            return self._note_pack(tensor, Fate.kept, NONE)
+        return next(iter([self._note_pack(leaf, Fate.kept, NONE) for leaf in here]))
 
     @guarded
     def _note_pack(self, tensor: torch.Tensor, fate: Fate, checkpoint: int) -> Saved:
@@ -230,18 +290,36 @@ class SavedTensorWatch:
         if stack and number not in self.log.checkpoint_modules and stack[-1][1] == Phase.forward:
             self.log.checkpoint_modules[number] = [stack[-1][0]]
 
+    @guarded
+    def _note_hooked_module(self, number: int, pack: Hook) -> bool:
+        """Whether it is the composable `checkpoint(module)`: it starts in a hook of the module, which runs by then."""
+        stack = self.log.open_modules.get(thread_id(), [])
+        function = enclosed(getattr(enclosed(pack, "frame"), "recompute_fn", None), "fn")
+        hooked = bool(stack) and function is stack[-1][0]
+        if hooked:
+            self.log.checkpoint_modules[number] = [function]
+        return hooked
+
     def _note_autocast_cache(self, tensor: torch.Tensor) -> None:
         """Under autocast the cast copy of a weight lives in a cache until autocast exits, whoever saved it."""
-        if self.log.autocast and _cast_of(tensor.grad_fn) is not None:
+        if self.log.autocast and cast_of(tensor.grad_fn) is not None:
             self.log.storages.name(StorageKind.autocast_cache, tensor, "autocast copy of a weight")
 
     @guarded
-    def _note_unpack(self, box: _Box, start: int) -> None:
+    def _note_unpack(self, box: _Box, start: int, tensor: Any = None) -> None:
         if box.row is None:
             return
+        if box.row.fate == Fate.offloaded and isinstance(tensor, torch.Tensor) and box.row.storage != NONE:
+            # The hook gave autograd a key, and kept the very same memory itself.
+            if box.row.storage in {part.storage for part in self.log.storages.parts(tensor)}:
+                box.row.fate = Fate.kept
         if box.row.unpack_time == NONE:
             box.row.unpack_time = start
-        self.log.unpacks.append(Unpack(box.row.module, start, time.time_ns()))
+        end = time.time_ns()
+        self.log.unpacks.append(Unpack(box.row.module, start, end))
+        if self.log.device is not None:
+            self.log.device.unpacking(box.row.module, start)
+            self.log.device.unpacked(box.row.module, end)
 
 
 def _taken_off() -> list[tuple[Hook, Hook]] | None:
@@ -253,6 +331,13 @@ def _taken_off() -> list[tuple[Hook, Hook]] | None:
         _AUTOGRAD._pop_saved_tensors_default_hooks()
         pairs.append(top)
     return pairs[::-1]
+
+
+def _some_on_this_thread() -> bool:
+    """Whether pairs are in force, or forbidden, on the calling thread."""
+    if _AUTOGRAD._saved_tensors_hooks_get_disabled_error_message() is not None:
+        return True
+    return _TOP(True) is not None if _TOP is not None else _some_are_there()
 
 
 def _some_are_there() -> bool:
@@ -267,53 +352,13 @@ def _some_are_there() -> bool:
     return False
 
 
-def _fate(tensor: torch.Tensor, packed: Any, pair: _Pair) -> Fate:
-    if pair.kind == "recompute":
-        return Fate.rematerialized
-    if pair.kind == "checkpoint":
-        return Fate.dropped
-    held = [leaf for leaf in torch.utils._pytree.tree_leaves(packed) if isinstance(leaf, torch.Tensor)]
-    return Fate.kept if any(leaf.device == tensor.device for leaf in held) else Fate.offloaded
-
-
-def _cast_of(node: Any) -> Any:
-    """The parameter of which a node's output is a dtype copy, seen through views; else None."""
-    for _ in range(3):
-        if node is None or len(node.next_functions) != 1:
-            return None
-        below = node.next_functions[0][0]
-        if node.name() == "ToCopyBackward0":
-            return getattr(below, "variable", None)
-        node = below
-    return None
-
-
 def _base_unpack(watch: SavedTensorWatch) -> Hook:
     def unpack(box: _Box) -> torch.Tensor:
         tensor: torch.Tensor = box.packed
         with torch._C.DisableTorchFunction():
             if box.version != NONE and tensor._version != box.version:
-                raise RuntimeError(_modified_in_place(tensor, box))
+                raise RuntimeError(modified_in_place(tensor, box.version, box.original()))
         watch._note_unpack(box, time.time_ns())
         return tensor
 
     return unpack
-
-
-def _modified_in_place(tensor: torch.Tensor, box: _Box) -> str:
-    """The sentence of torch's `SavedVariable::unpack`."""
-    original = box.original()
-    node = original.grad_fn if original is not None else None
-    output = f", which is output {original.output_nr} of {node.name()}," if node is not None else ""
-    hint = (
-        "Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
-        "question was changed in there or anywhere later. Good luck!"
-        if torch.is_anomaly_enabled()
-        else "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-        "torch.autograd.set_detect_anomaly(True, check_nan=False)."
-    )
-    return (
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{tensor.type()} {list(tensor.shape)}]{output} is at version {tensor._version}; expected version "
-        f"{box.version} instead. {hint}"
-    )

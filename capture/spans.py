@@ -53,6 +53,18 @@ def _next_phase(phase: Phase, kind: Phase, opens: bool, running: list[Phase]) ->
 
 
 def _recomputations(log: StepLog) -> list[Interval]:
+    """The recomputations in order, nested ones as one: those announced, and what modules ran outside of those."""
+    announced = [Interval(i.phase, i.start, i.end if i.end != NONE else log.end_time) for i in log.recomputations]
+    merged: list[Interval] = []
+    for interval in sorted(announced + _silent_recomputations(log), key=lambda i: i.start):
+        if merged and interval.start <= merged[-1].end:
+            merged[-1].end = max(merged[-1].end, interval.end)
+        else:
+            merged.append(interval)
+    return merged
+
+
+def _silent_recomputations(log: StepLog) -> list[Interval]:
     """Maximal runs of recompute module calls on one thread."""
     merged: list[Interval] = []
     unpacked = sorted(unpack.end for unpack in log.unpacks)

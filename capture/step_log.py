@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from .device_notes import DeviceNotes
 from .format.problems import Problem
 from .format.schema import NONE, Fate, Phase, Severity
 from .own_frames import is_own
@@ -98,7 +99,11 @@ class StepLog:
     calls: list[ModuleCall] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
     unpacks: list[Unpack] = field(default_factory=list)
+    recomputations: list[Interval] = field(default_factory=list)
+    """Those that a checkpoint announced; a reentrant one does not."""
     roots: list[torch.nn.Module] = field(default_factory=list)
+    _parts: tuple[list[int], set[int]] = field(default_factory=lambda: ([], set()))
+    """ids of `roots`, and of every module in them."""
     optimizers: dict[int, torch.optim.Optimizer] = field(default_factory=dict)
     """By id: one per parameter is usual where the optimizer steps inside backward."""
     owners: Owners = field(default_factory=Owners)
@@ -106,8 +111,14 @@ class StepLog:
     inputs: list[Input] = field(default_factory=list)
     dtype: str | None = None
     losses: list[torch.Tensor | float] = field(default_factory=list)
+    loss_scales: list[torch.Tensor | float | None] = field(default_factory=list)
+    """For each loss the factor of a gradient scaler, or on a GPU the loss before it; None where no scaler made it."""
     recomputing: Counter[int] = field(default_factory=Counter)
     optimizing: Counter[int] = field(default_factory=Counter)
+    optimizer_steps: dict[int, list[Interval]] = field(default_factory=lambda: defaultdict(list))
+    """By thread the optimizer steps that run."""
+    watch_thread: Callable[[bool], Any] = lambda begins: None
+    """Told on another thread when its outermost module begins and ends."""
     checkpointing: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     """By thread the checkpoints that run: number, and how many modules were open when it began."""
     thread: int = NONE
@@ -121,6 +132,8 @@ class StepLog:
     """Whether the module entered last ran under autocast with its weight cache; inside an op torch cannot say."""
     failures: Counter[str] = field(default_factory=Counter)
     problems: list[Problem] = field(default_factory=list)
+    device: DeviceNotes | None = None
+    """What is noted on the device itself at the bounds of modules and phases; None where there is no such device."""
 
     def phase(self, thread: int) -> Phase:
         """What this thread is doing now. The engine's graph task tells backward from forward on any thread.
@@ -141,9 +154,19 @@ class StepLog:
         return stack[-1][1] if stack else self.phase(thread)
 
     def module(self, thread: int) -> torch.nn.Module | None:
-        """The innermost module running on this thread."""
+        """The innermost module running on this thread that is part of a model: an activation function that the
+        program made on the side and calls inside a layer belongs to the layer."""
         stack = self.open_modules.get(thread)
-        return stack[-1][0] if stack else None
+        if not stack:
+            return None
+        parts = self._parts_of_models()
+        return next((module for module, *_ in reversed(stack) if id(module) in parts), stack[-1][0])
+
+    def _parts_of_models(self) -> set[int]:
+        roots = [id(root) for root in self.roots]
+        if roots != self._parts[0]:
+            self._parts = (roots, {id(module) for root in self.roots for module in root.modules()})
+        return self._parts[1]
 
     def problem(self, code: str, severity: Severity, text: str, count: int = 1) -> None:
         """Remember something that could not be seen."""
@@ -155,7 +178,8 @@ class StepLog:
         self.storages.release()
         for row in self.saved:
             row.module = None
-        for held in (self.saved, self.calls, self.unpacks, self.roots, self.optimizers, self.inputs, self.losses):
+        for held in (self.saved, self.calls, self.unpacks, self.roots, self.optimizers, self.inputs, self.losses,
+                     self.loss_scales):  # fmt: skip
             held.clear()
         self.open_modules.clear()
         self.checkpoint_modules.clear()
@@ -165,13 +189,21 @@ class StepLog:
         """Open an interval of a phase."""
         opened = Interval(phase, time.time_ns())
         self.intervals.append(opened)
+        if self.device is not None:
+            self.device.phase(phase, opened.start)
         return opened
+
+    def end(self, interval: Interval) -> None:
+        """Close an interval of a phase."""
+        interval.end = time.time_ns()
+        if self.device is not None:
+            self.device.phase(Phase.other, interval.end)
 
 
 def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
     """Bookkeeping must not disturb training: a failure is counted, this piece is disarmed, and the step goes on.
 
-    The method's object has `log` and `disarmed`.
+    The method's object has `log` and `disarmed`, and may have `let_go`, which ends what it left open.
     """
 
     @functools.wraps(method)
@@ -184,6 +216,7 @@ def guarded(method: Callable[P, R]) -> Callable[P, R | None]:
                 return method(*args, **kwargs)
         except Exception as error:
             owner.disarmed = True
+            getattr(owner, "let_go", int)()
             owner.log.failures[f"{type(owner).__name__}: {type(error).__name__}: {error}"] += 1
             return None
 

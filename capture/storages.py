@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate, compress
 from typing import Any
 
 import torch
@@ -51,6 +52,8 @@ class Storages:
 
     def __init__(self) -> None:
         self.known: list[Known] = []
+        self.address_of: Callable[[torch.UntypedStorage], int] = torch.UntypedStorage.data_ptr
+        """Where a storage lies. A dry run has no memory, and gives out addresses of its own."""
         self._numbers: dict[tuple[int, int], int] = {}
         self._count = 0
         self._known_rows: dict[int, int] = {}
@@ -63,7 +66,7 @@ class Storages:
     def _part(self, tensor: torch.Tensor) -> Part:
         try:
             storage = tensor.untyped_storage()
-            address, size = storage.data_ptr(), storage.nbytes()
+            address, size = self.address_of(storage), storage.nbytes()
         except (RuntimeError, NotImplementedError, AttributeError):
             return Part(NONE, tensor.device, 0, 0, 0)
         key = (storage._cdata, address)
@@ -78,11 +81,21 @@ class Storages:
 
         def died(_: Any) -> None:
             self._numbers.pop(key, None)
-            row = self._known_rows.get(number)
-            if row is not None:
-                self.known[row].end_time = time.time_ns()
+            self._end(number)
 
         self._references.append(weakref.ref(storage, died))
+
+    def _end(self, number: int) -> None:
+        row = self._known_rows.get(number)
+        if row is not None and self.known[row].end_time == NONE:
+            self.known[row].end_time = time.time_ns()
+
+    def ended(self, storage: torch.UntypedStorage) -> int:
+        """A storage gives its memory back though it lives on (FSDP resizes to 0): what it holds next is another
+        allocation, with a number of its own. Returns the number it had, -1 if it had none."""
+        number = self._numbers.pop((storage._cdata, self.address_of(storage)), NONE)
+        self._end(number)
+        return number
 
     def name(self, kind: StorageKind, tensor: torch.Tensor, name: str, module: torch.nn.Module | None = None) -> None:
         """Remember what this tensor's storage is. The first name of a storage stays."""
@@ -94,9 +107,22 @@ class Storages:
             row = Known(kind, piece.device, part.address, part.storage_bytes, name, module, time.time_ns())
             self.known.append(row)
 
+    def adopt(self, storage: int, known: Known) -> None:
+        """Remember what the storage with this number was, found out later."""
+        self._known_rows[storage] = len(self.known)
+        self.known.append(known)
+
     def known_row(self, storage: int) -> int:
         """The row of `known` of a storage number, -1 if it was never named (it may be named after it was saved)."""
         return self._known_rows.get(storage, NONE)
+
+    def forget_dead(self, before: int) -> None:
+        """Let go of what died before a time (Unix ns), and of the references that have done their work."""
+        kept = [not NONE < known.end_time < before for known in self.known]
+        rows = list(accumulate(kept, initial=0))
+        self._known_rows = {number: rows[row] for number, row in self._known_rows.items() if kept[row]}
+        self.known[:] = compress(self.known, kept)
+        self._references = [reference for reference in self._references if reference() is not None]
 
     def release(self) -> None:
         """Let go of every reference."""
@@ -119,7 +145,11 @@ class Owners:
         for prefix, module in model.named_modules():
             for name, parameter in module.named_parameters(recurse=False):
                 if parameter not in self._found:
-                    self._found[parameter] = (path_of(prefix, name), module)
+                    self._found[parameter] = (path_of(plain_path(prefix), name), module)
+
+    def also(self, parameter: torch.Tensor, name: str, module: torch.nn.Module | None) -> None:
+        """A parameter that no module holds just now, because what was gathered from it stands in its place."""
+        self._found[parameter] = (name, module)
 
     def get(self, parameter: torch.Tensor) -> tuple[str, torch.nn.Module | None]:
         """(path, module that holds it)."""
@@ -130,6 +160,15 @@ class Owners:
 def path_of(prefix: str, name: str) -> str:
     """The path of what a module holds under a name."""
     return f"{prefix}.{name}" if prefix else name
+
+
+WRAPPED = ("_checkpoint_wrapped_module", "_fsdp_wrapped_module")
+"""The names under which torch's `checkpoint_wrapper`, `offload_wrapper` and older FSDP hold what they wrap."""
+
+
+def plain_path(path: str) -> str:
+    """A module path as it is without such wrappers: two runs compare, and a plan names the layers themselves."""
+    return ".".join(part for part in path.split(".") if part not in WRAPPED)
 
 
 def sizes_of(tensor: torch.Tensor) -> tuple[int, ...] | None:
@@ -157,7 +196,8 @@ def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         yield from (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
     elif hasattr(tensor, "__tensor_flatten__") and type(tensor) is not torch.nn.Parameter:
         names, _ = tensor.__tensor_flatten__()
-        for name in names:
-            yield from pieces(getattr(tensor, name))
+        for inner in (getattr(tensor, name) for name in names):
+            if isinstance(inner, torch.Tensor):  # a DTensor names its mesh too
+                yield from pieces(inner)
     else:
         yield tensor

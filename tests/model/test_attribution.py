@@ -237,3 +237,71 @@ def test_the_activation_curve_holds_what_checkpointing_moves() -> None:
     step.saved(1024, 32, 6250, Fate.rematerialized, "layers.0")
     step.alloc(2048, 16, 6300)
     assert step.run().activation_curve.tolist() == [0, 64, 96, 96]
+
+
+def test_what_the_selective_cache_holds_belongs_where_it_was_made() -> None:
+    """Nobody holds it: its layer is that of the module that packed it, else of the one that ran at its birth."""
+    step = two_layers()
+    step.alloc(512, 64, 250)
+    step.known(StorageKind.selective_cache, 512, 64, start=3500)
+    step.alloc(1024, 32, 1500)
+    step.known(StorageKind.selective_cache, 1024, 32, start=3500)
+    step.saved(1024, 32, 1600, Fate.dropped, "layers.0.up", known=1)
+    run = step.run()
+    assert [category(run, a) for a in (512, 1024)] == [Category.selective_cache] * 2
+    assert [layer(run, a) for a in (512, 1024)] == [0, 1]
+    assert run.saved_bytes_by_fate()[Fate.dropped] == 0
+
+
+def recomputed() -> Step:
+    """A recomputation from 6100 to 6400 that makes 64 B again, and a temporary."""
+    step = two_layers()
+    step.alloc(512, 64, 6150)
+    step.saved(512, 64, 6200, Fate.rematerialized, "layers.0", storage=0)
+    step.alloc(1024, 8, 6210)
+    step.free(1024, 8, 6220)
+    return step
+
+
+def test_hooks_and_allocator_agree_on_what_was_made_again() -> None:
+    step = recomputed()
+    step.free(512, 64, 7000)
+    run = step.run()
+    assert run.rematerialized is not None
+    assert (run.rematerialized.hooks_bytes, run.rematerialized.allocator_bytes) == (64, 64)
+    assert "rematerialized_disagrees" not in {p.code for p in run.problems}
+    assert two_layers().run().rematerialized is None  # nothing was saved
+
+
+def test_what_outlives_a_recomputation_unpacked_is_said() -> None:
+    step = recomputed()
+    step.alloc(2048, 16, 6300)
+    step.free(2048, 16, 6500)
+    step.free(512, 64, 7000)
+    run = step.run()
+    found = run.rematerialized
+    assert found is not None and (found.unseen_bytes, found.unmeasured_bytes) == (16, 0)
+    (problem,) = (p for p in run.problems if p.code == "rematerialized_disagrees")
+    assert "64 B by autograd's packs, 80 B by the allocator (16 B outlived" in problem.text
+
+
+def test_what_was_packed_but_not_allocated_in_a_recomputation_is_said() -> None:
+    step = recomputed()
+    step.free(512, 64, 6300)  # gone before the recomputation is over
+    step.alloc(4096, 4, 3000)
+    step.events.insert(0, step.events.pop())
+    step.saved(4096, 4, 6250, Fate.rematerialized, "layers.0", storage=1)
+    step.saved(8192, 2, 6260, Fate.rematerialized, "layers.0", storage=2)  # no event explains it
+    found = step.run().rematerialized
+    assert found is not None
+    assert (found.hooks_bytes, found.allocator_bytes, found.unmeasured_bytes) == (70, 0, 70)
+
+
+def test_known_storages_are_on_neither_side() -> None:
+    step = recomputed()
+    step.known(StorageKind.gradient, 512, 64, start=6160)
+    step.known(StorageKind.autocast_cache, 2048, 16, start=6310)
+    step.alloc(2048, 16, 6300)
+    step.saved_rows[0] = (*step.saved_rows[0][:7], 0, *step.saved_rows[0][8:])  # packed, and known
+    found = step.run().rematerialized
+    assert found is not None and (found.hooks_bytes, found.allocator_bytes) == (0, 0)

@@ -11,6 +11,7 @@ from memstrata.capture.format.plan import LayerShape, ModelShape, Plan, Ranges, 
 from memstrata.capture.format.recording import Meta, Recording
 from memstrata.capture.format.schema import NONE
 
+from .frozen import frozen_layers, frozen_text
 from .halves import find_halves
 from .leaves import LeafWalk
 from .module_tree import ITEMSIZE, ModuleTree
@@ -55,7 +56,7 @@ def shape_of_recording(recording: Recording) -> ModelShape | None:
     if not len(recording.layers) or not meta.batch:
         return None
     itemsize = ITEMSIZE.get(meta.dtype or _dtype(tree), 4)
-    reader = _LayerReader(tree, itemsize, mask_itemsize=itemsize if meta.source == "cpu" else 1)
+    reader = _LayerReader(tree, itemsize, mask_itemsize=itemsize if "cpu" in (meta.source, meta.kernels) else 1)
     rows = recording.layers.module.tolist()
     layers = [reader.read(row, number) for row, number in zip(rows, recording.layers.list.tolist(), strict=True)]
     if not any(layer.terms for layer in layers):
@@ -64,6 +65,8 @@ def shape_of_recording(recording: Recording) -> ModelShape | None:
     seen = _rows_seen(recording, hidden)
     if seen is None:
         return None
+    frozen = frozen_layers(recording)
+    layers = [LayerShape(layer.kind, ()) if still else layer for layer, still in zip(layers, frozen, strict=True)]
     ranges = tuple(_ranges(recording))
     return ModelShape(
         layers=tuple(layers),
@@ -181,3 +184,6 @@ def _assumptions(recording: Recording, tree: ModuleTree, reader: _LayerReader, s
         yield f"{NOT_COUNTED}{', '.join(sorted(reader.not_counted))}"
     if COMPILED in tree.classes:
         yield "the model is compiled: these rules are those of eager mode and do not apply"
+    if any(frozen := frozen_layers(recording)):
+        rows = recording.layers.module.tolist()
+        yield frozen_text([tree.paths[row] for row, still in zip(rows, frozen, strict=True) if still])

@@ -24,8 +24,15 @@ LOSS_TOLERANCE = 1e-5
 
 def warnings_of(a: Run, b: Run) -> tuple[Problem, ...]:
     """The warnings for run b (after) against run a (before), the gravest first."""
-    found = [problem for check in CHECKS if (problem := check(a, b)) is not None]
+    checks = RANK_CHECKS if ranks_of_one_run(a, b) else CHECKS
+    found = [problem for check in checks if (problem := check(a, b)) is not None]
     return tuple(sorted(found, key=lambda problem: -problem.severity))
+
+
+def ranks_of_one_run(a: Run, b: Run) -> bool:
+    """Two ranks train on different data under one plan: neither is before or after the other."""
+    one, two = a.recording.meta, b.recording.meta
+    return one.world_size == two.world_size > 1 and one.rank != two.rank and one.run_id == two.run_id
 
 
 def _recomputed(run: Run) -> bool:
@@ -70,11 +77,17 @@ def never_checkpointed(a: Run, b: Run) -> Problem | None:
 
 def loss_differs(a: Run, b: Run) -> Problem | None:
     """Recomputation must draw the same random numbers; other losses mean that the runs did not do the same."""
-    one, two = a.recording.meta.loss, b.recording.meta.loss
+    one, two = _loss(a), _loss(b)
     if one is None or two is None or math.isclose(one, two, rel_tol=LOSS_TOLERANCE):
         return None
     text = f"The losses differ, {one:.6g} and {two:.6g}: the runs did not compute the same step."
     return Problem("loss_differs", Severity.warning, text)
+
+
+def _loss(run: Run) -> float | None:
+    """The loss without the factor of a gradient scaler, which changes in the course of training."""
+    meta = run.recording.meta
+    return meta.loss if meta.loss is None else meta.loss / (meta.loss_scale or 1.0)
 
 
 def optimizer_state_in_one(a: Run, b: Run) -> Problem | None:
@@ -124,6 +137,8 @@ def different_circumstances(a: Run, b: Run) -> Problem | None:
     if not other:
         return None
     text = f"The runs differ in {sentence_list(other)}, so not only checkpointing separates them."
+    if ranks_of_one_run(a, b):
+        text = f"The ranks differ in {sentence_list(other)}."
     return Problem("different_circumstances", Severity.warning, text, len(other))
 
 
@@ -188,3 +203,6 @@ CHECKS: tuple[Callable[[Run, Run], Problem | None], ...] = (
     peak_outside_layers,
     last_segment_is_waste,
 )
+
+RANK_CHECKS = (incomplete, compiled, optimizer_state_in_one, different_circumstances)
+"""What matters between ranks of one run."""

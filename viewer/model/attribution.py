@@ -1,9 +1,9 @@
 """The one place that decides the category and the layer of an allocation, from recorded facts.
 
-In this order: a known storage (parameter, gradient, ...) says what it is; cuBLAS workspaces are known by their size or
-their stack; what autograd kept is an activation, what it packed during a recompute is rematerialized; what was born
-and freed inside the step is temporary; the rest is unattributed. What was alive before the recording and is no known
-storage is unattributed too.
+In this order: a known storage (parameter, gradient, ...) says what it is; what collectives allocate inside is known
+by its stack, cuBLAS workspaces by their size or their stack; what autograd kept is an activation, what it packed
+during a recompute is rematerialized; what was born and freed inside the step is temporary; the rest is unattributed.
+What was alive before the recording and is no known storage is unattributed too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from .events import DeviceEvents
 from .layers import LayerTree
 from .matching import Matcher
 from .spans import SpanTable
+from .stamped import Running, running
 
 WORKSPACE_BYTES = 8_519_680
 """torch's default cuBLAS workspace on most devices: 2 x 4 MiB + 8 x 16 KiB, `CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8`."""
 
 _WORKSPACE_STACK = r"getNewWorkspace|getChosenWorkspaceSize|BlasLtWorkspace|getCurrent\w*BlasHandle|cublas\w*Workspace"
+
+_COMMUNICATION_STACK = r"^(c10d|_c10d_functional|gloo|nccl|mpi|ucc):"
+"""Operators of torch's collectives, and what their backends call their work: they copy tensors while they run."""
 
 _OF_KIND = {
     StorageKind.parameter: Category.parameter,
@@ -81,12 +85,13 @@ def attribute(facts: Facts) -> Attribution:
     matcher = Matcher(facts.events, facts.allocations)
     known = _known(facts, matcher)
     saved, packer = _saved(facts, matcher)
-    module, layer = _places(facts, known, packer)
+    ran = running(facts.recording, facts.events, facts.layers, facts.spans)
+    module, layer = _places(facts, known, packer, ran)
     return Attribution(
         category=_categories(facts, known, saved),
         layer=layer,
         super_block=facts.layers.super_block_of(layer),
-        phase=_born(facts.allocations, facts.spans.phase_of_events(), Phase.other).astype(np.uint8),
+        phase=_born(facts.allocations, ran.phase, Phase.other).astype(np.uint8),
         module=module,
         known=known,
         saved=saved,
@@ -133,6 +138,7 @@ def _categories(facts: Facts, known: I32, saved: I32) -> U8:
     recording, allocations = facts.recording, facts.allocations
     out = np.full(len(allocations), Category.unattributed, np.uint8)
     out[_inside(facts.spans.step(), allocations)] = Category.temporary
+    out[_inside_collectives(facts)] = Category.communication
     packed = np.flatnonzero((saved != NONE) & ~allocations.before)
     fate = recording.saved_tensors.fate[saved[packed]]
     for each, category in _OF_FATE.items():
@@ -150,30 +156,33 @@ def _inside(step: tuple[int, int], allocations: Allocations) -> B1:
     return (allocations.start > first) & (allocations.end <= last)
 
 
+def _inside_collectives(facts: Facts) -> B1:
+    found = stacks.mentions(facts.recording, _COMMUNICATION_STACK)
+    inside: B1 = ~facts.allocations.before & np.append(found, False)[facts.allocations.stack]
+    return inside
+
+
 def _workspaces(facts: Facts) -> B1:
     """cuBLAS workspaces: by the functions on the stack, or by their size if they are never freed."""
     recording, allocations = facts.recording, facts.allocations
     by_stack: B1 = np.append(stacks.mentions(recording, _WORKSPACE_STACK), False)[allocations.stack]
-    if recording.meta.source == "cpu":
+    if recording.meta.source != "cuda" and recording.meta.kind == "recording":
         return by_stack
     by_size: B1 = (allocations.bytes == WORKSPACE_BYTES) & (allocations.end > len(facts.events))
     return by_stack | by_size
 
 
-def _places(facts: Facts, known: I32, packer: I32) -> tuple[I32, I32]:
-    """(module, layer) of each allocation: as the known storage says, else the saved tensor, else the spans at birth."""
-    running = _born(facts.allocations, _module_of_events(facts.spans), NONE)
-    around = _born(facts.allocations, facts.spans.innermost_layer(), NONE)
+def _places(facts: Facts, known: I32, packer: I32, ran: Running) -> tuple[I32, I32]:
+    """(module, layer) of each allocation: as the known storage says, else the saved tensor, else what ran at birth."""
+    running_then = _born(facts.allocations, ran.module, NONE)
+    around = _born(facts.allocations, ran.layer, NONE)
     holder = _column(facts.recording.known_storages.module, known)
-    module = np.where(known != NONE, holder, np.where(packer != NONE, packer, running))
-    named = (known != NONE) | (packer != NONE)
+    cached = _column(facts.recording.known_storages.kind.astype(np.int32), known) == StorageKind.selective_cache
+    held = (known != NONE) & ~(cached & (holder == NONE))  # where nobody says, it was packed or born there
+    module = np.where(held, holder, np.where(packer != NONE, packer, running_then))
+    named = held | (packer != NONE)
     layer = np.where(named, facts.layers.layer_of(module.astype(np.int32)), around)
     return module.astype(np.int32), layer.astype(np.int32)
-
-
-def _module_of_events(spans: SpanTable) -> I32:
-    inner = spans.innermost()
-    return _column(spans.module, inner)
 
 
 def _column(values: I32, rows: I32) -> I32:

@@ -35,6 +35,10 @@ class AllocationQuery:
     """(grouping key, label)."""
     born: tuple[int, int] | None = None
     """Made by an event e with born[0] <= e < born[1]."""
+    rows: tuple[int, ...] | None = None
+    """These rows of the allocations."""
+    modules: frozenset[int] | None = None
+    """Of any of these rows of modules; -1 is none."""
     alive_in: tuple[int, int] | None = None
     """Alive at any position p with alive_in[0] <= p <= alive_in[1]."""
     filter: str = ""
@@ -55,6 +59,12 @@ class AllocationQuery:
             ok &= (allocations.start <= self.alive_in[1]) & (self.alive_in[0] < allocations.end)
         if self.filter:
             ok &= run.filtered(self.filter)
+        if self.rows is not None:
+            named = np.zeros(len(allocations), np.bool_)
+            named[list(self.rows)] = True
+            ok &= named
+        if self.modules is not None:
+            ok &= np.isin(attribution.module, sorted(self.modules))
         if self.categories is not None:
             ok &= np.isin(attribution.category, sorted(self.categories))
         for wanted, column in (
