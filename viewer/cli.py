@@ -84,7 +84,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_check(commands)
     _add_predict(commands)
+    _add_plan(commands)
+    _add_allocator(commands)
     _add_dry_run(commands)
+    _add_record(commands)
     demo = _command(commands, "demo", _demo, "record the demo without and with checkpointing, and compare")
     demo.add_argument("-o", "--output", metavar="DIR", default="memstrata-demo", help="folder for the recordings")
     return parser
@@ -92,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_files(commands: Any) -> None:
     view = _command(commands, "view", _view, "open recordings, snapshots or a run directory, in a window")
-    view.add_argument("files", metavar="FILE", nargs="+", help="a recording, a snapshot, or the folder of a run of several ranks")
+    view.add_argument("files", metavar="FILE", nargs="+", help="a recording, a snapshot, or a folder of ranks")
     report = _command(commands, "report", _report, "print what one file says, or compare the ranks of a run")
     report.add_argument("file", metavar="FILE", help="a file, or a folder with a file for each rank")
     report.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
@@ -129,6 +132,16 @@ def _add_predict(commands: Any) -> None:
     predict.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
 
 
+def _add_plan(commands: Any) -> None:
+    plan = _command(commands, "plan", _plan, "print what checkpoint plans would make of a recorded step")
+    plan.add_argument("file", metavar="FILE", help="a recording of a step without checkpoints")
+    which = plan.add_mutually_exclusive_group()
+    which.add_argument("--budget", metavar="SIZE", help="the best plan whose peak fits, such as 4GiB, with its code")
+    which.add_argument("--segment-layers", type=int, metavar="K", help="the plan with K layers in each segment")
+    which.add_argument("--frontier", action="store_true", help="peak against time of the best plans (the default)")
+    plan.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+
+
 def _add_dry_run(commands: Any) -> None:
     dry = _command(commands, "dry-run", _dry_run, "record a full-size step without a GPU and without memory")
     what = dry.add_mutually_exclusive_group(required=True)
@@ -141,6 +154,27 @@ def _add_dry_run(commands: Any) -> None:
     dry.add_argument("--optimizer", choices=("adamw", "sgd"), help="step it too, after one warm-up step")
     dry.add_argument("--fused", action="store_true", help="what torch's fused CUDA kernels would keep: an estimate")
     dry.add_argument("-o", "--output", metavar="FILE", default="dry_run.mstrata", help="the recording to write")
+
+
+def _add_record(commands: Any) -> None:
+    record = _command(commands, "record", _record, "run a training script as it is, and record a step of it")
+    record.usage = "memstrata record [options] (train.py | -m module) [arguments of the script]"
+    record.add_argument("--step", type=int, metavar="N", help="the step to record, from 0 (default: 3)")
+    record.add_argument("--steps", type=int, metavar="K", help="how many steps to record from there (default: 1)")
+    record.add_argument("--on", choices=("oom", "peak", "signal"), help="record when it happens, with steps before it")
+    record.add_argument("--keep", type=int, default=2, metavar="N", help="steps before it to keep (default: 2)")
+    record.add_argument("-o", "--output", metavar="FILE", default="step.mstrata", help="the recording to write")
+    record.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
+    record.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments")
+
+
+def _add_allocator(commands: Any) -> None:
+    allocator = _command(commands, "allocator", _allocator, "replay the GPU's allocator, as recorded or changed")
+    allocator.add_argument("file", metavar="FILE")
+    allocator.add_argument("--conf", metavar="TEXT", help="other settings, as in PYTORCH_CUDA_ALLOC_CONF")
+    allocator.add_argument("--capacity", metavar="SIZE", help="what the allocator may reserve, such as 80GiB")
+    allocator.add_argument("--empty-cache-at", metavar="EVENT", type=int, action="append", default=[])
+    allocator.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
 
 
 def _command(commands: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
@@ -301,6 +335,19 @@ def _predict(options: argparse.Namespace) -> int:
     return 0
 
 
+def _plan(options: argparse.Namespace) -> int:
+    from .look.units import parse_bytes
+    from .report.plan_text import Asked, plan_json, plan_text, plans
+
+    budget = None if options.budget is None else parse_bytes(options.budget)
+    found = plans(_open(options.file), Asked(budget, options.segment_layers))
+    if options.json:
+        _print_json(plan_json(found))
+    else:
+        _print(plan_text(found))
+    return 0
+
+
 def _dry_run(options: argparse.Namespace) -> int:
     try:
         from memstrata.capture import CaptureError, presets
@@ -317,6 +364,37 @@ def _dry_run(options: argparse.Namespace) -> int:
     except CaptureError as error:
         raise UserError(str(error)) from error
     return 0
+
+
+def _allocator(options: argparse.Namespace) -> int:
+    from .analysis.allocator.answer import Question
+    from .look.units import parse_bytes
+    from .report.allocator_json import allocator_json
+    from .report.allocator_text import allocator_text
+    from .sources import open_file
+
+    capacity = None if options.capacity is None else parse_bytes(options.capacity)
+    question = Question(options.conf, capacity, tuple(options.empty_cache_at))
+    recording, name = open_file(options.file), _name(options.file)
+    if options.json:
+        _print_json(allocator_json(recording, name, question))
+    else:
+        _print(allocator_text(recording, name, question))
+    return 0
+
+
+def _record(options: argparse.Namespace) -> int:
+    from memstrata.capture import CaptureError
+    from memstrata.capture.script import Request, record
+
+    name, *arguments = options.module or options.script or [""]
+    if not name:
+        raise UserError("record needs a script, or -m and a module; see memstrata record --help")
+    asked = Request(options.output, options.step, options.steps, options.on, options.keep)
+    try:
+        return int(record(asked, name, arguments, is_module=bool(options.module)))
+    except CaptureError as error:
+        raise UserError(str(error)) from error
 
 
 def _demo(options: argparse.Namespace) -> int:

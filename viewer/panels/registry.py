@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..state.views import ViewSpec
 from .alive import AlivePanel
+from .allocator_panel import AllocatorPanel
 from .chart_panel import ChartPanel
 from .lane_panel import LanePanel
 from .legend import LegendPanel
@@ -18,6 +19,7 @@ VIEWS: tuple[ViewSpec, ...] = (
     ViewSpec("alive", "Alive here", frozenset(), AlivePanel, "below"),
     ViewSpec("saved", "Saved tensors", frozenset({"saved_tensors"}), SavedPanel, "below"),
     ViewSpec("stacks", "Stacks", frozenset({"stacks"}), StackTreePanel, "below"),
+    ViewSpec("allocator", "Allocator", frozenset(), AllocatorPanel, "below"),
     ViewSpec("problems", "Problems", frozenset(), ProblemsPanel, "below"),
     ViewSpec("stack", "Stack", frozenset({"stacks"}), StackPanel, "side"),
 )
