@@ -64,7 +64,10 @@ def peak_line(run: Run, missed: Residual | None = None, left_out: str = "") -> L
     `left_out` names what shapes do not count."""
     position = run.peak_position
     what = "Peak" if "timeline" in run.capabilities else "Active"  # of a state alone no peak is known
-    start = (Part(f"{what} {bytes_text(run.peak_bytes)}", AllocationQuery(position=position)), _where(run, position))
+    start = (
+        Part(f"{what} {bytes_text(run.peak_bytes)}", AllocationQuery(position=position)),
+        f"{_whose(run)}{_where(run, position)}",
+    )
     if missed is None:
         return line(*start)
     query = AllocationQuery(position=missed.position, categories=ACTIVATIONS)
@@ -73,6 +76,12 @@ def peak_line(run: Run, missed: Residual | None = None, left_out: str = "") -> L
     away = f" and {bytes_text(elsewhere)} offloaded" if elsewhere else ""
     without = f" without {left_out}" if left_out else ""
     return line(*start, "; ", measured, f"{away}, shapes say {bytes_text(missed.predicted_bytes)}{without}")
+
+
+def _whose(run: Run) -> str:
+    """` (dry run, kernels: cpu)`, where the bytes are not those of the kernels of the device."""
+    meta = run.recording.meta
+    return f" ({meta.source}, kernels: {meta.kernels})" if meta.kernels else ""
 
 
 def _where(run: Run, position: int) -> str:
