@@ -4,13 +4,15 @@ BIN := .venv/bin
 STAMP := .venv/.built
 TYPES := build/types/memstrata/capture build/types/memstrata/viewer
 
-.PHONY: help env demo test lint bench samples types clean
+.PHONY: help env demo test fuzz lint bench plans samples types clean
 
 help:
 	@echo "make demo     record a real training step without and with checkpointing, and show both"
 	@echo "make test     run the tests (without a screen)"
+	@echo "make fuzz     read 100,000 damaged snapshots (about half an hour)"
 	@echo "make lint     style, types, and the order of the rooms"
 	@echo "make bench    measure what the recorder costs and how fast files open"
+	@echo "make plans    predict checkpoint plans, apply them, and compare with what is then measured"
 	@echo "make samples  make the files under samples/ again"
 	@echo "make env      build .venv and nothing else"
 	@echo "make clean    remove everything that was built, .venv included"
@@ -29,6 +31,9 @@ test: $(STAMP)
 	@QT_QPA_PLATFORM=offscreen $(BIN)/python .ci/check_libraries.py
 	@QT_QPA_PLATFORM=offscreen $(BIN)/pytest
 
+fuzz: $(STAMP)
+	@MEMSTRATA_FUZZ=100000 $(BIN)/pytest -s tests/sources/test_fuzz.py
+
 lint: $(STAMP) types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
@@ -37,6 +42,9 @@ lint: $(STAMP) types
 
 bench: $(STAMP)
 	@$(BIN)/python benchmarks/run.py
+
+plans: $(STAMP)
+	@$(BIN)/python benchmarks/plans.py
 
 samples: $(STAMP)
 	@set -e; for script in samples/make_*.py; do echo "$$script"; $(BIN)/python "$$script"; done

@@ -99,9 +99,10 @@ def _add_files(commands: Any) -> None:
     report = _command(commands, "report", _report, "print what one file says, or compare the ranks of a run")
     report.add_argument("file", metavar="FILE", help="a file, or a folder with a file for each rank")
     report.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
-    diff = _command(commands, "diff", _diff, "compare two files")
+    diff = _command(commands, "diff", _diff, "compare two files or more")
     diff.add_argument("a", metavar="A", help="the run before")
     diff.add_argument("b", metavar="B", help="the run after")
+    diff.add_argument("others", metavar="C", nargs="*", help="more runs, each compared with A")
     diff.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
 
 
@@ -126,7 +127,9 @@ def _add_check(commands: Any) -> None:
 
 def _add_predict(commands: Any) -> None:
     predict = _command(commands, "predict", _predict, "print what shapes alone say of a model")
-    predict.add_argument("--preset", required=True, metavar="NAME", help="`teaching`")
+    what = predict.add_mutually_exclusive_group(required=True)
+    what.add_argument("--preset", metavar="NAME", help="`teaching`, `hybrid` or a public model such as `llama-3-8b`")
+    what.add_argument("--config", metavar="FILE", help="a Hugging Face config.json, or a TOML file")
     predict.add_argument("--tokens", type=int, metavar="N", help="batch x sequence length (default: the preset's)")
     predict.add_argument("--segment-layers", type=int, metavar="K", help="layers in one checkpoint segment")
     predict.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
@@ -305,33 +308,33 @@ def _check(options: argparse.Namespace) -> int:
 
 def _diff(options: argparse.Namespace) -> int:
     from .analysis.diff import Diff
-    from .report.diff_text import diff_text
-    from .report.json import diff_json
+    from .report.diff_json import diffs_json
+    from .report.diff_text import diffs_text
 
-    diff = Diff(_open(options.a), _open(options.b))
+    first = _open(options.a)
+    diffs = [Diff(first, _open(path)) for path in (options.b, *options.others)]
     if options.json:
-        _print_json(diff_json(diff))
+        _print_json(diffs_json(diffs))
     else:
-        _print(diff_text(diff))
+        _print(diffs_text(diffs))
     return 0
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from memstrata.capture.format.plan import PRESETS
-
     from .analysis.prediction import predict
+    from .analysis.shape_config import shape_of_file
+    from .analysis.shape_presets import preset
     from .report.predict_text import predict_text
 
-    if options.preset not in PRESETS:
-        raise UserError(f"there is no preset called {options.preset!r}; there is {', '.join(sorted(PRESETS))}")
-    shape = PRESETS[options.preset]
+    name = options.preset if options.config is None else _name(options.config)
+    shape = preset(options.preset) if options.config is None else shape_of_file(options.config)
     if options.tokens is not None:
         shape = shape.with_tokens(options.tokens)
     plan = shape.per_super_block() if options.segment_layers is None else shape.every(options.segment_layers)
     if options.json:
-        _print_json(predict(shape, plan).as_json())
+        _print_json(predict(shape, plan).as_json() | {"assumptions": list(shape.assumptions)})
     else:
-        _print(predict_text(options.preset, shape, plan))
+        _print(predict_text(name, shape, plan))
     return 0
 
 

@@ -34,10 +34,21 @@ def test_a_sound_comparison_has_no_warning(before, after):
     assert [w for w in warnings_of(before, after) if w.severity > Severity.info] == []
 
 
-def test_an_after_run_that_never_checkpointed_is_said_first(before):
-    found = warnings_of(before, before)
+def test_an_after_run_that_never_checkpointed_is_said_first(before, after):
+    found = warnings_of(after, before)
     assert found[0].code == "never_checkpointed"
     assert found[0].text == ("before.mstrata never checkpointed: no checkpoint ran in it, and nothing was recomputed.")
+
+
+def test_a_file_against_itself_is_said_and_nothing_else(samples, before, after):
+    again = Run(open_file(samples / "before.mstrata"), name="copy.mstrata")
+    assert again.recording is not before.recording
+    found = warnings_of(before, again)[0]
+    assert (found.code, found.severity) == ("same_recording", Severity.info)
+    assert "never_checkpointed" not in codes(before, again)
+    assert found.text == "before.mstrata and copy.mstrata are the same recording: nothing can differ."
+    assert "compared with itself" in warnings_of(before, before)[0].text
+    assert "same_recording" not in codes(before, after)
 
 
 def test_a_plan_without_effect_is_said(before):

@@ -20,6 +20,7 @@ KEYS = [
     "rematerialized_bytes",
     "checkpointed_peak_bytes",
     "ratio",
+    "assumptions",
 ]
 
 
@@ -77,7 +78,7 @@ def test_predict_with_other_tokens_and_segments(capsys):
         (["predict", "--preset", "teaching", "--tokens", "many"], "invalid int value: 'many'"),
         (["predict", "--preset", "teaching", "--segment-layers", "65"], "1 to 64 layers"),
         (["predict", "--preset", "teaching", "--segment-layers", "0"], "1 to 64 layers"),
-        (["predict", "--preset", "none"], "no preset called 'none'; there is teaching"),
+        (["predict", "--preset", "none"], "no preset called 'none'; there is gpt2, hybrid, llama"),
         (["predict"], "--preset"),
         ([], "COMMAND"),
         (["weigh", "x"], "invalid choice"),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from ..look.units import bytes_text, count_text, difference_text, percent_text, seconds_text
+from dataclasses import dataclass
+
+from ..look.units import bytes_text, count_text, difference_text, percent_text, ratio_text, seconds_text
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
-from .diff import Diff
+from .diff import Diff, DiffRow
+from .grouped import first_grouping, rows_by
 from .headline import ITEMS, Line, Part, joined, line
+from .steps import steps_timed
+from .warnings import ranks_of_one_run
 
 ENOUGH_STEPS = 5
 """Steps timed without recording from which a difference in time is worth a percentage."""
@@ -21,25 +26,50 @@ def comparison_headline(diff: Diff) -> tuple[Line, Line, Line]:
 
 def _peaks(diff: Diff) -> Line:
     a, b = diff.a, diff.b
+    one, two = (AllocationQuery(position=run.peak_position) for run in (a, b))
+    change = f"{less_text(diff.achieved_peak_drop_bytes, a.peak_bytes)}{_time(a, b)}"
+    if ranks_of_one_run(a, b):
+        first, second = (f"{bytes_text(run.peak_bytes)} on rank {run.recording.meta.rank}" for run in (a, b))
+        return line(Part(f"Peak {first}", one), ", ", Part(second, two), f": {change}")
+    if has_history(a) != has_history(b):
+        words = [f"{'peak' if has_history(r) else 'active at the end'} {bytes_text(r.peak_bytes)}" for r in (a, b)]
+        first = words[0][:1].upper() + words[0][1:]
+        return line(Part(first, one), " to ", Part(words[1], two), f": {change}")
+    word = "Peak" if has_history(a) else "Active at the end"
     return line(
-        Part(f"Peak {bytes_text(a.peak_bytes)}", AllocationQuery(position=a.peak_position)),
-        Part(f" to {bytes_text(b.peak_bytes)}", AllocationQuery(position=b.peak_position)),
-        f": {less_text(diff.achieved_peak_drop_bytes, a.peak_bytes)}{_time(a, b)}",
+        Part(f"{word} {bytes_text(a.peak_bytes)}", one), Part(f" to {bytes_text(b.peak_bytes)}", two), f": {change}"
     )
 
 
+def has_history(run: Run) -> bool:
+    """Whether there is a peak, and not only the state at the end."""
+    return "timeline" in run.capabilities
+
+
+def when_text(diff: Diff) -> str:
+    """`at the peaks`, or what stands in for them in files without a history."""
+    both = {has_history(diff.a), has_history(diff.b)}
+    return "at the peaks" if both == {True} else "at the end" if both == {False} else "at the peak and at the end"
+
+
 def less_text(drop: int, whole: int) -> str:
-    """`393 MiB less (52.3%)`, `2.00 MiB more (0.3%)`, `the same`."""
+    """`393 MiB less (52.3%)`, `2.00 MiB more (0.3%)`, `3.40 GiB more (5.63x as much)`, `the same`."""
     if not drop:
         return "the same"
-    share = f" ({percent_text(abs(drop) / whole)})" if whole else ""
+    share = ""
+    if whole:
+        is_share = -drop < whole  # from twice as much on a percentage says less than a ratio
+        said = percent_text(abs(drop) / whole) if is_share else f"{ratio_text((whole - drop) / whole)} as much"
+        share = f" ({said})"
     return f"{bytes_text(abs(drop))} {'less' if drop > 0 else 'more'}{share}"
 
 
 def _time(a: Run, b: Run) -> str:
     one, two = a.recording.meta.step_seconds_unrecorded, b.recording.meta.step_seconds_unrecorded
-    if not one or not two:
+    if not one and not two:
         return ""
+    if not one or not two:
+        return f"; step {' to '.join(seconds_text(s) if s else 'unknown' for s in (one, two))}"
     timed = min(_steps_timed(a), _steps_timed(b))
     if timed < ENOUGH_STEPS:
         change = f" (median of {count_text(timed, 'step')} each, too few for a percentage)" if timed else ""
@@ -51,8 +81,10 @@ def _time(a: Run, b: Run) -> str:
 
 
 def _steps_timed(run: Run) -> int:
-    """How many calls the unrecorded step time is the median of: the calls before the recorded one, of more than two
-    without the first. 0 where it is not known."""
+    """How many steps the unrecorded step time is the median of: in a file that does not list them, those before the
+    recorded one, of more than two without the first. 0 where it is not known."""
+    if listed := steps_timed(run.recording):
+        return listed
     before = run.recording.meta.step_index or 0
     return before - 1 if before > 2 else before
 
@@ -60,7 +92,7 @@ def _steps_timed(run: Run) -> int:
 def _savings(diff: Diff) -> Line:
     achieved, predicted = diff.achieved_saving_bytes, diff.predicted_saving_bytes
     if achieved is None:
-        return line("Activations are not known in both files, so no saving can be compared.")
+        return line(_reserved(diff) + _unknown_activations(diff))
     a, b = (int(run.activation_curve.argmax()) for run in (diff.a, diff.b))
     parts: list[Part | str] = [
         Part(f"Activations {bytes_text(int(diff.a.activation_curve[a]))}", AllocationQuery(a, categories=ACTIVATIONS)),
@@ -72,14 +104,75 @@ def _savings(diff: Diff) -> Line:
     return line(*parts)
 
 
+@dataclass(frozen=True)
+class Saving:
+    """One figure of what b needs less than a. `measured` is False for what shapes say."""
+
+    title: str
+    bytes: int
+    measured: bool = True
+
+
+def savings(diff: Diff) -> tuple[Saving, ...]:
+    """The figures that are known: peak, activations as measured and by shapes, what the allocator reserved."""
+    known = "Peak of the step" if diff.a.recording.meta.kind == diff.b.recording.meta.kind == "recording" else "Peak"
+    peak = Saving(known if has_history(diff.a) and has_history(diff.b) else "Active", diff.achieved_peak_drop_bytes)
+    out = [peak]
+    if diff.achieved_saving_bytes is not None:
+        out.append(Saving("Activations", diff.achieved_saving_bytes))
+    if diff.predicted_saving_bytes is not None:
+        out.append(Saving("Activations by shapes", diff.predicted_saving_bytes, measured=False))
+    one, two = diff.a.reserved, diff.b.reserved
+    if one is not None and two is not None:
+        out.append(Saving("Reserved at most", int(one.max()) - int(two.max())))
+    return tuple(out)
+
+
+def is_saving(diff: Diff) -> bool:
+    """Whether b is a less hungry a, so that the figures can be called savings: not between ranks of one run, not
+    between a recording and a snapshot, and not where b needs more."""
+    alike = diff.a.recording.meta.kind == diff.b.recording.meta.kind and not ranks_of_one_run(diff.a, diff.b)
+    return alike and all(saving.bytes >= 0 for saving in savings(diff))
+
+
+def difference_title(diff: Diff) -> str:
+    """What the figures are where they are no savings: `rank 1 minus rank 0`."""
+    if ranks_of_one_run(diff.a, diff.b):
+        return f"Rank {diff.b.recording.meta.rank} minus rank {diff.a.recording.meta.rank}"
+    return "Difference, after minus before"
+
+
+def _reserved(diff: Diff) -> str:
+    """What the allocator held, where both files say."""
+    ends = diff.a.end_state, diff.b.end_state
+    highest = diff.a.reserved, diff.b.reserved
+    if ends[0] is None or ends[1] is None or highest[0] is None or highest[1] is None:
+        return ""
+    most = " to ".join(bytes_text(int(curve.max())) for curve in highest if curve is not None)
+    unused = " to ".join(bytes_text(end.cached_bytes + end.rounding_bytes) for end in ends if end is not None)
+    return f"Reserved at most {most}; reserved and unused at the end {unused}. "
+
+
+def _unknown_activations(diff: Diff) -> str:
+    without = [run.name or "a run" for run in (diff.a, diff.b) if "saved_tensors" not in run.capabilities]
+    where = "these files" if len(without) == 2 else without[0]
+    return f"What autograd kept is not known in {where}, so no saving of activations is compared."
+
+
 def _differences(diff: Diff) -> Line:
-    rows = [row for row in diff.by_category if row.difference_bytes]
+    rows = [row for row in rows_by(diff, first_grouping(diff)) if row.difference_bytes]
     rows.sort(key=lambda row: -abs(row.difference_bytes))
+    when = when_text(diff)
     if not rows:
-        return line("At their peaks the runs hold the same of every category.")
+        return line(f"{when.capitalize()} the runs hold the same of everything.")
     named = rows[:ITEMS]
-    items = [Part(f"{row.label} {difference_text(row.difference_bytes)}", row.a_query) for row in named]
+    parts = [Part(f"{row.label} {difference_text(row.difference_bytes)}", _query(row)) for row in named]
     rest = sum(row.difference_bytes for row in rows[ITEMS:])
     if rows[ITEMS:]:
-        items.append(Part(f"other {difference_text(rest)}"))
-    return line("At the peaks: ", *joined(items), " (closes exactly)")
+        parts.append(Part(f"other {difference_text(rest)}"))
+    return line(f"{when.capitalize()}: ", *joined(parts), " (closes exactly)")
+
+
+def _query(row: DiffRow) -> AllocationQuery | None:
+    """The allocations behind a difference, in the run that has any."""
+    return row.a_query if row.a_bytes else row.b_query

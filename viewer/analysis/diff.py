@@ -15,11 +15,21 @@ from memstrata.capture.format.schema import NONE, Category
 from ..look.words import OUTSIDE_LAYERS
 from ..model.query import AllocationQuery
 from ..model.run import Run
+from .changes import Change, changes
 from .prediction import Prediction, predict
 from .residual import Residual, residual
 from .shape import plan_in_force, shape_of
 from .structure import Measured, Slot, merged_order, slots
 from .warnings import warnings_of
+
+
+_INFERRED = {
+    (False, False): "",
+    (True, True): " (inferred)",
+    (True, False): " (inferred in a)",
+    (False, True): " (inferred in b)",
+}
+"""What a category's label says of (a, b)."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,10 @@ class DiffRow:
     b_bytes: int
     a_query: AllocationQuery | None
     b_query: AllocationQuery | None
+    inferred: tuple[bool, bool] = (False, False)
+    """Whether a category was inferred, not recorded, in a and in b; the label says it too."""
+    category: str = ""
+    """The category's own word, without what the label says of where it comes from; empty for other groups."""
 
     @property
     def difference_bytes(self) -> int:
@@ -77,11 +91,15 @@ class Diff:
         def query(run: Run, category: Category) -> AllocationQuery:
             return AllocationQuery(position=run.peak_position, category=category)
 
-        return tuple(
-            DiffRow(c.label, a.get(c, 0), b.get(c, 0), query(self.a, c), query(self.b, c))
-            for c in Category
-            if c in a or c in b
-        )
+        guessed = [run.inferred_categories_at(run.peak_position) for run in (self.a, self.b)]
+        rows = []
+        for c in (c for c in Category if c in a or c in b):
+            inferred = (c in guessed[0], c in guessed[1])
+            label = c.label + _INFERRED[inferred]
+            rows.append(
+                DiffRow(label, a.get(c, 0), b.get(c, 0), query(self.a, c), query(self.b, c), inferred, c.label)
+            )
+        return tuple(rows)
 
     @cached_property
     def by_super_block(self) -> tuple[DiffRow, ...]:
@@ -92,6 +110,11 @@ class Diff:
         names = [name for name in (*a, *(name for name in b if name not in a)) if name != OUTSIDE_LAYERS]
         nothing = (0, None)
         return tuple(DiffRow(n, *_pair(a.get(n, nothing), b.get(n, nothing))) for n in (*names, OUTSIDE_LAYERS))
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """What appeared, disappeared, grew or shrank from peak to peak; the differences sum to that of the peaks."""
+        return changes(self.a, self.b)
 
     @cached_property
     def by_layer_slot(self) -> tuple[SlotRow, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from memstrata.capture.format.plan import Half
 
+from .leaves import KEEPS_OUTPUT
 from .module_tree import ModuleTree
 
 _OUTPUT_NAME = re.compile(
@@ -38,6 +39,19 @@ def find_halves(tree: ModuleTree, layer: int) -> tuple[int, list[Half]]:
     halves = [half for row, times in kept for half in _halves_of(tree, row, hidden, times)]
     halves.sort(key=lambda half: order[half.output_path])
     return hidden, _with_norms([tree.paths[row] for row in norms], halves, tree.paths[layer])
+
+
+def expert_lists(tree: ModuleTree, layer: int) -> list[list[int]]:
+    """The lists of experts in this layer: rows of modules with projections of their own, of which a token goes through
+    some. `find_halves` counts one of each list for all that are chosen."""
+    if not find_halves(tree, layer)[1]:
+        return []
+    listed, parents = tree.recording.modules.in_layer_list, tree.recording.modules.parent
+    lists: dict[int, list[int]] = {}
+    for row in tree.descendants(layer):
+        if row != layer and listed[row] and len(_linears(tree, row)) >= 2 and not _runs_in_order(tree, row, layer):
+            lists.setdefault(int(parents[row]), []).append(row)
+    return [rows for rows in lists.values() if len(rows) >= 2]
 
 
 def _linears(tree: ModuleTree, row: int) -> list[_Linear]:
@@ -95,7 +109,7 @@ def _halves_of(tree: ModuleTree, row: int, hidden: int, times: int) -> list[Half
     linears = _linears(tree, row)
     for place, linear in enumerate(linears):
         if pending and _is_output(tree, linear, linears[place + 1 :], hidden):
-            halves.append(_half(tree, row, pending, linear, times))
+            halves.append(_half(tree, row, _kept_outputs(tree, row, pending, linear), pending, linear, times))
             pending = []
         elif linear.width_out > 1:  # a gate of one value per token is not worth a line
             pending.append(linear)
@@ -113,8 +127,24 @@ def _is_output(tree: ModuleTree, linear: _Linear, later: list[_Linear], hidden: 
     return not any(other.width_out == hidden for other in later)
 
 
-def _half(tree: ModuleTree, row: int, projections: list[_Linear], output: _Linear, times: int) -> Half:
-    named = tuple(("in_proj" if p.row == row else tree.name(p.row), p.width_out * times) for p in projections)
+def _kept_outputs(tree: ModuleTree, row: int, projections: list[_Linear], output: _Linear) -> list[_Linear]:
+    """The projections whose output is kept: not the one before a ReLU, whose output is the output projection's input
+    and all that its backward needs."""
+    alone = len(projections) == 1 and projections[0].width_out == output.width_in
+    return [] if alone and _keeps_its_output(tree, row) else projections
+
+
+def _keeps_its_output(tree: ModuleTree, row: int) -> bool:
+    """An activation function that is a module here, or torch's own encoder layer, which calls ReLU by itself."""
+    if tree.attributes[row].get("activation_relu_or_gelu") == 1:
+        return True
+    return any(tree.classes[child] in KEEPS_OUTPUT for child in tree.children[row])
+
+
+def _half(
+    tree: ModuleTree, row: int, kept: list[_Linear], projections: list[_Linear], output: _Linear, times: int
+) -> Half:
+    named = tuple(("in_proj" if p.row == row else tree.name(p.row), p.width_out * times) for p in kept)
     listed = tree.recording.modules.in_layer_list
     name = tree.name(row)
     if listed[row]:  # an expert goes by the name of the list of experts, a layer by none

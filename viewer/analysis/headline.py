@@ -53,6 +53,8 @@ def line(*parts: Part | str) -> Line:
 def headline(run: Run) -> tuple[Line, Line, Line]:
     """The three lines for one run."""
     shape, plan = shape_of(run), plan_in_force(run)
+    if run.inferred is not None:
+        return peak_line(run), groups_line(run), inferred_line(run)
     if shape is None or is_compiled(run):
         return peak_line(run), groups_line(run), line(why_no_prediction(run))
     missed = residual(run, shape, plan)
@@ -120,6 +122,22 @@ def groups_line(run: Run) -> Line:
     ]
     when = "at the peak" if "timeline" in run.capabilities else "at the end"
     return line(f"Largest {when}: ", *joined(items))
+
+
+def inferred_line(run: Run) -> Line:
+    """`Inferred for 62% of it: activation 6.10 GiB, ...; not inferred ...`, or why nothing could be."""
+    position = run.peak_position
+    shares = [
+        Part(f"{category.label} {bytes_text(size)}", AllocationQuery(position, category=category))
+        for category, size in sorted(run.inferred_categories_at(position).items(), key=lambda item: -item[1])
+    ]
+    if not shares:
+        return line(why_no_prediction(run))
+    covered = percent_text(run.inferred_coverage_at(position))
+    why = [why.sentence for why, _ in run.not_inferred_at(position)[:1]]
+    rest = f"; the rest: {why[0]}" if why else ""
+    record = "For layers and a prediction record the step with @record_step."
+    return line(f"Inferred for {covered} of it: ", *joined(shares[:ITEMS]), f"{rest}. {record}")
 
 
 def joined(parts: Iterable[Part]) -> list[Part | str]:

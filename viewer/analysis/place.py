@@ -29,7 +29,7 @@ def place_of(run: Run, position: int) -> Place:
     """The innermost span around the event that led to this position."""
     rows = run.spans.at(position)
     if not len(rows):
-        return Place(None, NONE, NONE, "", "")
+        return _inferred(run, position)
     phase = Phase(int(run.spans.phase[rows[-1]]))
     inside = [row for row in rows.tolist() if run.spans.layer[row] != NONE]
     layer = int(run.spans.layer[inside[-1]]) if inside else NONE
@@ -37,6 +37,16 @@ def place_of(run: Run, position: int) -> Place:
     modules = [int(run.spans.module[row]) for row in rows.tolist() if run.spans.module[row] > 0]
     module = run.recording.strings[int(run.recording.modules.path[modules[-1]])] if modules else ""
     return Place(phase, layer, block, module, _text(run, phase, layer, block, module))
+
+
+def _inferred(run: Run, position: int) -> Place:
+    """The phase as a plain snapshot tells it; nothing where it does not."""
+    found = run.inferred.phases.phase if run.inferred is not None else ()
+    phase = Phase(int(found[position - 1])) if 0 < position <= len(found) else Phase.other
+    if phase == Phase.other:
+        return Place(None, NONE, NONE, "", "")
+    word = "the optimizer step" if phase == Phase.optimizer else words.phase_text(phase)
+    return Place(phase, NONE, NONE, "", f"{word} (inferred)")
 
 
 def _text(run: Run, phase: Phase, layer: int, block: int, module: str) -> str:

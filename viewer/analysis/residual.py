@@ -1,29 +1,43 @@
 """The residual: measured activations minus predicted ones, at the peak of each, item by item. It closes exactly.
 
-Each predicted tensor is matched with a measured one of the same size in the module that keeps it. What is measured
-and matched by nothing is an item with a plus, what is predicted and not found an item with a minus.
+Every storage measured is matched with a predicted tensor or is an item with a plus; every predicted tensor is matched
+or is an item with a minus. An item holds what has the same op, dtype and place in a layer; its parts tell the kinds of
+layers apart, and its text says in plain words what it is.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
+from memstrata.capture.format.plan import ModelShape, Plan
+from memstrata.capture.format.schema import NONE
 
-from memstrata.capture.format.plan import ModelShape, Plan, covers
-from memstrata.capture.format.schema import Category
-
+from ..look.words import OUTSIDE_LAYERS
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
-from .module_tree import ITEMSIZE, ModuleTree
+from .explain import explained
+from .matching import TWICE, Pair, Reason, match
+from .places import Places
 from .prediction import Part, Step, peak_step, schedule
 
-_VIEWS = frozenset(
-    ("view", "unsafe view", "reshape alias", "transpose", "permute", "expand", "t", "slice", "select", "split")
-    + ("unbind", "unsqueeze", "squeeze", "as strided", "alias", "clone", "to copy")
-)
+
+@dataclass(frozen=True)
+class ResidualPart:
+    """The share of an item that lies in layers of one kind."""
+
+    layer_kind: str
+    """`DecoderLayer`, with what tells it from other kinds: `DecoderLayer (FullAttention)`; or `outside layers`."""
+    layers: int
+    """In how many layers; 0 outside them."""
+    count: int
+    """Storages, or predicted tensors that have none."""
+    bytes: int
+
+    @property
+    def bytes_per_layer(self) -> float:
+        """The mean over the layers it occurs in; outside layers all of it."""
+        return self.bytes / max(self.layers, 1)
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,28 @@ class ResidualItem:
     bytes: int
     query: AllocationQuery
     rows: tuple[int, ...] = ()
+    reason: Reason | None = None
+    """None for the sum of several items."""
+    op: str = ""
+    dtype: str = ""
+    count: int = 0
+    parts: tuple[ResidualPart, ...] = ()
+    """One for each kind of layer, largest first; they sum to the item."""
+    stack: int = NONE
+    """Row of stacks of the largest allocation, -1 for none."""
+    text: str = ""
+    """One sentence in plain words."""
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Predicted tensors of one name with the storages found for them; `bytes` is what was measured."""
+
+    label: str
+    count: int
+    bytes: int
+    predicted_bytes: int
+    query: AllocationQuery
 
 
 @dataclass(frozen=True)
@@ -44,11 +80,35 @@ class Residual:
     predicted_bytes: int
     position: int
     items: tuple[ResidualItem, ...]
+    matched: tuple[Matched, ...] = ()
 
     @property
     def bytes(self) -> int:
         """Measured minus predicted."""
         return self.measured_bytes - self.predicted_bytes
+
+    @property
+    def matched_bytes(self) -> int:
+        """Measured bytes of all storages that a predicted tensor explains."""
+        return sum(matched.bytes for matched in self.matched)
+
+    @property
+    def unpredicted_bytes(self) -> int:
+        """Measured bytes that no predicted tensor explains."""
+        return self._sum(Reason.unpredicted)
+
+    @property
+    def absent_bytes(self) -> int:
+        """Predicted bytes for which no storage was found, as a positive number."""
+        return -self._sum(*(reason for reason in Reason if reason not in _FOUND))
+
+    @property
+    def other_dtype_bytes(self) -> int:
+        """What matched storages hold more than was predicted, because they are in another precision."""
+        return self._sum(Reason.other_dtype)
+
+    def _sum(self, *reasons: Reason) -> int:
+        return sum(item.bytes for item in self.items if item.reason in reasons)
 
     def largest(self, count: int) -> tuple[ResidualItem, ...]:
         """The `count` largest items and, if there are more, one called `other`; still closing exactly."""
@@ -56,8 +116,13 @@ class Residual:
             return self.items
         rest = self.items[count:]
         rows = tuple(row for item in rest for row in item.rows)
-        other = ResidualItem("other", sum(item.bytes for item in rest), rest[0].query, rows)
+        query = AllocationQuery(position=self.position, categories=ACTIVATIONS, rows=rows)
+        number = sum(item.count for item in rest)
+        other = ResidualItem("other", sum(item.bytes for item in rest), query, rows, count=number)
         return (*self.items[:count], other)
+
+
+_FOUND = frozenset((Reason.matched, Reason.other_dtype, Reason.unpredicted))
 
 
 def residual(run: Run, shape: ModelShape, plan: Plan) -> Residual:
@@ -65,15 +130,14 @@ def residual(run: Run, shape: ModelShape, plan: Plan) -> Residual:
     position = int(run.activation_curve.argmax())
     steps = schedule(shape, plan)
     alive = _alive(steps[: peak_step(steps)])
-    matching = _Matching(run, shape, plan, position)
-    matching.match(alive)
-    query = AllocationQuery(position=position, categories=ACTIVATIONS)
-    items = [ResidualItem(label, sum(sizes), query, tuple(rows)) for label, (sizes, rows) in matching.items().items()]
+    pairs = match(run, shape, plan, position, alive)
+    items = _Items(run, shape, position).of(pairs)
     return Residual(
         measured_bytes=int(run.activation_curve[position]),
         predicted_bytes=sum(step.bytes for step in alive),
         position=position,
         items=tuple(sorted((item for item in items if item.bytes), key=lambda item: -abs(item.bytes))),
+        matched=_matched(pairs, position),
     )
 
 
@@ -89,136 +153,109 @@ def _alive(steps: tuple[Step, ...]) -> list[Step]:
     return list(open_steps.values())
 
 
-def _words(op: str) -> str:
-    """`log softmax` for the autograd node LogSoftmaxBackward0."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", re.sub(r"Backward\d*$", "", op)).lower()
+def _matched(pairs: list[Pair], position: int) -> tuple[Matched, ...]:
+    groups: dict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        if pair.step is not None and pair.kept is not None:
+            groups[_term_name(pair.step)].append(pair)
+    found = []
+    for label, group in groups.items():
+        kept = [pair.kept for pair in group if pair.kept is not None]
+        rows = tuple(row for one in kept for row in one.rows)
+        query = AllocationQuery(position=position, categories=ACTIVATIONS, rows=rows)
+        predicted = sum(pair.step.bytes for pair in group if pair.step is not None)
+        found.append(Matched(label, len(rows), sum(one.bytes for one in kept), predicted, query))
+    return tuple(sorted(found, key=lambda matched: -matched.bytes))
 
 
-@dataclass
-class _Measured:
-    row: int
-    layer: int
-    module: str
-    bytes: int
-    values: int
-    """Bytes / itemsize of its dtype; 0 unknown."""
-    op: str
-    dtype: str
-    boundary: bool
-    """Kept although a segment covers it, or kept outside layers: it can be the input of a segment."""
+def _term_name(step: Step) -> str:
+    return "segment input" if step.part is Part.boundary else step.term.name
 
 
-@dataclass
-class _Matching:
-    run: Run
-    shape: ModelShape
-    plan: Plan
-    position: int
-    found: dict[str, tuple[list[int], list[int]]] = field(default_factory=lambda: defaultdict(lambda: ([], [])))
+class _Items:
+    """Pairs that are no plain match, grouped."""
 
-    def __post_init__(self) -> None:
-        self.tree = ModuleTree(self.run.recording)
-        self.classes = dict(zip(self.tree.paths, self.tree.classes, strict=True))
-        self.mixed: dict[str, bool] = {}  # by place inside a layer: whether layers differ there
-        self.dtype = self.run.recording.meta.dtype or ""
-        mask = AllocationQuery(position=self.position, categories=ACTIVATIONS).mask(self.run)
-        self.pool: dict[int, list[_Measured]] = defaultdict(list)
-        for row in np.flatnonzero(mask).tolist():
-            measured = self._measured(row)
-            self.pool[measured.layer].append(measured)
-        for pool in self.pool.values():  # what a projection puts out is a view of a matrix product
-            pool.sort(key=lambda measured: _words(measured.op) not in _VIEWS)
+    def __init__(self, run: Run, shape: ModelShape, position: int) -> None:
+        self.run, self.position = run, position
+        self.shape = shape
+        self.places = Places(run)
+        self.dtype = run.recording.meta.dtype or ""
 
-    def _measured(self, row: int) -> _Measured:
-        recording, attribution = self.run.recording, self.run.attribution
-        module, layer = int(attribution.module[row]), int(attribution.layer[row])
-        path = self.tree.paths[module] if module >= 0 else ""
-        size, saved = int(self.run.allocations.bytes[row]), int(attribution.saved[row])
-        table, strings = recording.saved_tensors, recording.strings
-        dtype = strings[int(table.dtype[saved])] if saved >= 0 else ""
-        op = strings[int(table.op[saved])] if saved >= 0 else ""
-        values = size // ITEMSIZE[dtype] if dtype in ITEMSIZE else 0
-        kept = bool(self.plan.segments and attribution.category[row] == Category.activation)
-        boundary = kept and (layer < 0 or self._touches_segment(path))
-        return _Measured(row, layer, path, size, values, op, dtype, boundary)
+    def of(self, pairs: list[Pair]) -> list[ResidualItem]:
+        groups: dict[str, list[Pair]] = defaultdict(list)
+        for pair in pairs:
+            if pair.reason is not Reason.matched:
+                groups[self._label(pair)].append(pair)
+        relu = {p.step.term.module for p in pairs if p.step and p.kept and p.kept.op == "relu"}
+        return [self._item(label, group, relu) for label, group in groups.items()]
 
-    def _touches_segment(self, path: str) -> bool:
-        """Inside a segment, or what calls one."""
-        if self.plan.segment_of(path) >= 0:
-            return True
-        return any(covers(path, inside) for paths in self.plan.segments for inside in paths)
-
-    def match(self, steps: list[Step]) -> None:
-        """Take a measured tensor out of the pool for each predicted one."""
-        rest = [step for step in steps if not self._take(step, same_bytes=True)]
-        rest = [step for step in rest if not self._take(step, same_bytes=False)]
-        for step in rest:
-            self._item(f"{self._term_name(step)} (predicted only)", -step.bytes, None)
-        for pool in self.pool.values():
-            for measured in pool:
-                self._item(self._name(measured), measured.bytes, measured.row)
-
-    def _take(self, step: Step, same_bytes: bool) -> bool:
-        places = (step.layer, -1) if step.part is Part.boundary else (step.layer,)
-        for fits in (self._exactly, self._inside, self._around):
-            for place in places:
-                for measured in self.pool[place]:
-                    if fits(step, measured) and self._same_size(step, measured, same_bytes):
-                        self.pool[place].remove(measured)
-                        if measured.bytes != step.bytes:
-                            label = f"{measured.dtype} instead of {self.dtype} in {self._role(measured)}"
-                            self._item(label, measured.bytes - step.bytes, measured.row)
-                        return True
-        return False
-
-    @staticmethod
-    def _same_size(step: Step, measured: _Measured, same_bytes: bool) -> bool:
-        return measured.bytes == step.bytes if same_bytes else measured.values == step.bytes // step.term.itemsize
-
-    def _exactly(self, step: Step, measured: _Measured) -> bool:
-        return measured.boundary if step.part is Part.boundary else measured.module == step.term.module
-
-    def _inside(self, step: Step, measured: _Measured) -> bool:
-        layer = self.shape.names[step.layer]
-        return (
-            step.part is not Part.boundary and step.term.module != layer and covers(step.term.module, measured.module)
+    def _item(self, label: str, group: list[Pair], relu: set[str]) -> ResidualItem:
+        kept = [pair.kept for pair in group if pair.kept is not None]
+        rows = tuple(row for one in kept for row in one.rows)
+        first = max(kept, key=lambda one: one.bytes, default=None)
+        parts = self._parts(group)
+        return ResidualItem(
+            label=label,
+            bytes=sum(pair.bytes for pair in group),
+            query=self._query(group, rows),
+            rows=rows,
+            reason=group[0].reason,
+            op=first.op if first else "",
+            dtype=first.dtype if first else self.dtype,
+            count=len(rows) or len(group),
+            parts=parts,
+            stack=first.stack if first else NONE,
+            text=explained(group, self.places, self.dtype, relu),
         )
 
-    def _around(self, step: Step, measured: _Measured) -> bool:
-        """Kept by a module further out, because the inner one's hooks never fired."""
-        return step.part is not Part.boundary and bool(measured.module) and covers(measured.module, step.term.module)
+    def _parts(self, group: list[Pair]) -> tuple[ResidualPart, ...]:
+        of_kind: dict[str, list[Pair]] = defaultdict(list)
+        for pair in group:
+            layer = layer_of(pair)
+            of_kind[OUTSIDE_LAYERS if layer < 0 else self.places.kind_names[layer]].append(pair)
+        parts = [
+            ResidualPart(
+                layer_kind=kind,
+                layers=len({layer_of(pair) for pair in own} - {NONE}),
+                count=sum(len(pair.kept.rows) if pair.kept else 1 for pair in own),
+                bytes=sum(pair.bytes for pair in own),
+            )
+            for kind, own in of_kind.items()
+        ]
+        return tuple(sorted(parts, key=lambda part: -abs(part.bytes)))
 
-    def _item(self, label: str, size: int, row: int | None) -> None:
-        sizes, rows = self.found[label]
-        sizes.append(size)
-        rows += [] if row is None else [row]
+    def _query(self, group: list[Pair], rows: tuple[int, ...]) -> AllocationQuery:
+        """The allocations themselves; of what was not found, what is alive in the modules that should keep it."""
+        if rows:
+            return AllocationQuery(position=self.position, categories=ACTIVATIONS, rows=rows)
+        modules = frozenset(self.places.row_of.get(pair.step.term.module, NONE) for pair in group if pair.step)
+        return AllocationQuery(position=self.position, categories=ACTIVATIONS, modules=modules)
 
-    def items(self) -> dict[str, tuple[list[int], list[int]]]:
-        """Label to (bytes, rows)."""
-        return dict(self.found)
+    def _label(self, pair: Pair) -> str:
+        if pair.kept is None:
+            assert pair.step is not None
+            return _absent(_term_name(pair.step), pair.reason)
+        place = self.places.role(pair.kept.layer, pair.kept.module)
+        if pair.step is not None:
+            return f"{pair.kept.dtype} instead of {self.dtype} in {place}"
+        other = pair.kept.dtype and self.dtype and pair.kept.dtype != self.dtype
+        what = self.places.what(pair.kept)
+        return f"{pair.kept.dtype} {what} in {place}" if other else f"{what} in {place}"
 
-    def _term_name(self, step: Step) -> str:
-        return "segment input" if step.part is Part.boundary else step.term.name
 
-    def _name(self, measured: _Measured) -> str:
-        role = self._role(measured)
-        words = _words(measured.op)
-        what = "tensors" if not words or words in _VIEWS else f"{words} outputs"
-        other = measured.dtype and self.dtype and measured.dtype != self.dtype
-        return f"{measured.dtype} {what} in {role}" if other else f"{what} in {role}"
+def _absent(name: str, reason: Reason) -> str:
+    return f"{name} (counted twice)" if reason in TWICE else f"{name} ({_SHORT[reason]})"
 
-    def _role(self, measured: _Measured) -> str:
-        """`mlp`: the place inside its layer; with the class where layers have different ones there."""
-        if measured.layer < 0:
-            return f"{measured.module} (outside layers)" if measured.module else "the rest of the step"
-        name = self.run.layers.names[measured.layer]
-        inside = measured.module[len(name) + 1 :] if covers(name, measured.module) else ""
-        if not inside:
-            kinds = self.run.layers.kinds
-            alone = kinds.count(kinds[measured.layer]) == 1
-            return self.run.layers.labels[measured.layer] if alone else "the layer itself"
-        if inside not in self.mixed:
-            paths = (f"{layer}.{inside}" for layer in self.run.layers.names)
-            self.mixed[inside] = len({self.classes[path] for path in paths if path in self.classes}) > 1
-        unspoken = inside.rpartition(".")[2].isdecimal()  # the number of a module in a list says little
-        return f"{inside} ({self.classes[measured.module]})" if self.mixed[inside] or unspoken else inside
+
+_SHORT = {
+    Reason.absent: "predicted only",
+    Reason.model_input: "the model's input",
+    Reason.handed_on: "kept by nothing behind the layers",
+}
+
+
+def layer_of(pair: Pair) -> int:
+    """The layer it is in, -1 outside layers."""
+    if pair.kept is not None:
+        return pair.kept.layer
+    return pair.step.layer if pair.step is not None else NONE

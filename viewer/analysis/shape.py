@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from memstrata.capture.format.plan import LayerShape, ModelShape, Plan, Ranges, covers, layer_shape, super_blocks
 from memstrata.capture.format.recording import Meta, Recording
-from memstrata.capture.format.schema import NONE
+from memstrata.capture.format.schema import B1, NONE
 
 from .frozen import frozen_layers, frozen_text
 from .halves import find_halves
@@ -67,6 +68,11 @@ def shape_of_recording(recording: Recording) -> ModelShape | None:
         return None
     frozen = frozen_layers(recording)
     layers = [LayerShape(layer.kind, ()) if still else layer for layer, still in zip(layers, frozen, strict=True)]
+    rows_of_list = _rows_of_lists(recording, hidden, prod(seen))
+    layers = [
+        scaled(layer, rows_of_list.get(number, prod(seen)), prod(seen))
+        for layer, number in zip(layers, recording.layers.list.tolist(), strict=True)
+    ]
     ranges = tuple(_ranges(recording))
     return ModelShape(
         layers=tuple(layers),
@@ -76,7 +82,7 @@ def shape_of_recording(recording: Recording) -> ModelShape | None:
         tokens=prod(seen),
         super_block_length=Counter(stop - start for start, stop in ranges).most_common(1)[0][0],
         parameters=tree.parameter_count,
-        assumptions=tuple(_assumptions(recording, tree, reader, seen)),
+        assumptions=(*_assumptions(recording, tree, reader, seen), *_other_rows(recording, tree, rows_of_list)),
         ranges=ranges,
     )
 
@@ -125,11 +131,42 @@ def _rows_seen(recording: Recording, hidden: int) -> Rows | None:
     return (batch, rows // batch) if rows % batch == 0 else (rows, 1)
 
 
-def _kept_rows(recording: Recording, hidden: int) -> Counter[int]:
-    """How often the modules inside layers kept a tensor of so many rows of the residual width."""
+def scaled(layer: LayerShape, rows: int, tokens: int) -> LayerShape:
+    """A layer that sees another number of rows than the model's first input has, by its values per token of that."""
+    if rows == tokens or any(term.width * rows % tokens for term in layer.terms):
+        return layer
+    terms = (
+        replace(term, width=term.width * rows // tokens, formula=f"{term.formula} x {rows:,} of {tokens:,} rows")
+        for term in layer.terms
+    )
+    return LayerShape(layer.kind, tuple(terms))
+
+
+def _rows_of_lists(recording: Recording, hidden: int, tokens: int) -> dict[int, int]:
+    """For each layer list that was not seen with the rows of the model's first input, the rows it keeps most often."""
+    out: dict[int, int] = {}
+    lists = sorted(set(recording.layers.list.tolist()))
+    for number in lists if len(lists) > 1 else ():
+        seen = _kept_rows(recording, hidden, recording.layers.list == number)
+        if seen and seen.most_common(1)[0][0] != tokens:
+            out[number] = seen.most_common(1)[0][0]
+    return out
+
+
+def _other_rows(recording: Recording, tree: ModuleTree, rows: dict[int, int]) -> Iterator[str]:
+    for number, count in rows.items():
+        first = int(recording.layers.module[int((recording.layers.list == number).argmax())])
+        where = tree.paths[first].rpartition(".")[0] or tree.paths[first]
+        yield f"the layers of {where} see {count:,} rows, as measured; everything else in them follows from widths"
+
+
+def _kept_rows(recording: Recording, hidden: int, chosen: B1 | None = None) -> Counter[int]:
+    """How often the modules inside layers kept a tensor of so many rows of the residual width; of the chosen rows of
+    layers only."""
     table, strings = recording.saved_tensors, recording.strings
     paths = [strings[int(i)] for i in recording.modules.path]
-    layers = [paths[row] for row in recording.layers.module.tolist()]
+    wanted = recording.layers.module if chosen is None else recording.layers.module[chosen]
+    layers = [paths[row] for row in wanted.tolist()]
     inside = {row for row, path in enumerate(paths) if any(covers(layer, path) for layer in layers)}
     counted: Counter[int] = Counter()
     own = table.known == NONE  # neither weights nor the model's inputs

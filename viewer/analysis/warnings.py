@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from memstrata.capture.format.plan import Plan
 from memstrata.capture.format.problems import Problem
-from memstrata.capture.format.schema import Category, Fate, Phase, Severity
+from memstrata.capture.format.schema import TABLES, Category, Fate, Phase, Severity
 
 from ..look.words import sentence_list
 from .place import outside_text, set_outside_layers
@@ -29,6 +32,28 @@ def warnings_of(a: Run, b: Run) -> tuple[Problem, ...]:
     return tuple(sorted(found, key=lambda problem: -problem.severity))
 
 
+def compared_with_itself(a: Run, b: Run) -> Problem | None:
+    """Two names for one step."""
+    if not same_recording(a, b):
+        return None
+    text = f"{_name(a)} and {_name(b)} are the same recording: nothing can differ."
+    if a.name == b.name:
+        text = f"{_name(a)} is compared with itself: nothing can differ."
+    return Problem("same_recording", Severity.info, text)
+
+
+def same_recording(a: Run, b: Run) -> bool:
+    """Whether both show the same device of the same step, be it from two copies of the file."""
+    if a.device_row != b.device_row or a.recording.meta != b.recording.meta:
+        return False
+    return a.recording is b.recording or all(
+        np.array_equal(x := getattr(getattr(a.recording, name), f.name), getattr(getattr(b.recording, name), f.name),
+                       equal_nan=x.dtype.kind == "f")
+        for name, table in TABLES.items()
+        for f in dataclasses.fields(table)
+    )  # fmt: skip
+
+
 def ranks_of_one_run(a: Run, b: Run) -> bool:
     """Two ranks train on different data under one plan: neither is before or after the other."""
     one, two = a.recording.meta, b.recording.meta
@@ -45,8 +70,11 @@ def snapshot_in_one(a: Run, b: Run) -> Problem | None:
     kinds = [run.recording.meta.kind for run in (a, b)]
     if kinds[0] == kinds[1]:
         return None
-    name = _name((a, b)[kinds.index("snapshot")])
-    text = f"{name} is a plain snapshot, in which hardly anything has a category: only totals can be compared."
+    snapshot = (a, b)[kinds.index("snapshot")]
+    at = snapshot.peak_position
+    few = snapshot.coverage_at(at) + snapshot.inferred_coverage_at(at) < 0.5
+    has = "hardly anything has a category" if few else "categories are inferred"
+    text = f"{_name(snapshot)} is a plain snapshot, in which {has}: totals and the lines that allocated are compared."
     return Problem("snapshot_in_one", Severity.warning, text)
 
 
@@ -66,7 +94,7 @@ def incomplete(a: Run, b: Run) -> Problem | None:
 
 def never_checkpointed(a: Run, b: Run) -> Problem | None:
     """The after run recomputed nothing: evaluation mode, no input that requires grad, or a flag ignored."""
-    if "spans" not in b.capabilities or _recomputed(b):
+    if "spans" not in b.capabilities or _recomputed(b) or same_recording(a, b):
         return None
     if plan_in_force(b).segments:
         text = f"{_name(b)} has a checkpoint plan, but nothing was recomputed in it: its checkpoints had no effect."
@@ -191,6 +219,7 @@ def _name(run: Run) -> str:
 
 
 CHECKS: tuple[Callable[[Run, Run], Problem | None], ...] = (
+    compared_with_itself,
     snapshot_in_one,
     incomplete,
     never_checkpointed,

@@ -1,15 +1,48 @@
-"""The comparison of two files in 80 columns: warnings and the answer first, then the tables."""
+"""The comparison of files in 80 columns: warnings and the answer first, then the tables."""
 
 from __future__ import annotations
 
-from ..analysis.comparison import comparison_headline
+from collections.abc import Sequence
+
+from memstrata.capture.format.schema import Category
+
+from ..analysis.all_runs import figures_of
+from ..analysis.changes import Change, Fared
+from ..analysis.comparison import comparison_headline, is_saving, when_text
 from ..analysis.diff import Diff, DiffRow, SlotRow
-from ..look.units import bytes_text, difference_text
+from ..analysis.grouped import first_grouping, rows_by
+from ..analysis.steps import throughput
+from ..analysis.waterfall import waterfall
+from ..look.units import bytes_text, count_text, difference_text, seconds_text
 from ..look.words import severity_text
+from ..model.run import Run
 from .layout import WIDTH, joined, section, shortened, table, wrapped
+from .steps_text import rate_text
 from .text import title
 
 ITEMS = 4
+CHANGES = 12
+"""Changes that get a line of their own; the others are summed up."""
+
+
+def diffs_text(diffs: Sequence[Diff]) -> str:
+    """One run against one or several others: the figures of all of them, then each comparison."""
+    if len(diffs) == 1:
+        return diff_text(diffs[0])
+    parts = [joined(_all_runs([diffs[0].a, *(diff.b for diff in diffs)])).lstrip("\n")]
+    return "\n".join([*parts, *(diff_text(diff) for diff in diffs)])
+
+
+def _all_runs(runs: Sequence[Run]) -> list[str]:
+    head = ("run", "peak", "activations", "step", "throughput")
+    rows = []
+    for figures in map(figures_of, runs):
+        activations, seconds, rate = figures.activation_bytes, figures.step_seconds, figures.tokens_per_second
+        rows.append((
+            figures.name, bytes_text(figures.peak_bytes), "unknown" if activations is None else bytes_text(activations),
+            "unknown" if seconds is None else seconds_text(seconds), "unknown" if rate is None else rate_text(rate),
+        ))  # fmt: skip
+    return section("All runs", table(head, rows))
 
 
 def diff_text(diff: Diff) -> str:
@@ -18,10 +51,45 @@ def diff_text(diff: Diff) -> str:
     for warning in diff.warnings:
         lines += wrapped(f"{severity_text(warning.severity)}: {warning.text}")
     lines += ["", *(text for line in comparison_headline(diff) for text in wrapped(line.text))]
-    lines += _rows("By category, each at its own peak", "category", diff.by_category)
-    lines += _rows("By super-block, each at its own peak", "super-block", diff.by_super_block)
-    lines += _savings(diff) + _slots(diff.by_super_block_slot)
+    when = "each at its own peak" if when_text(diff) == "at the peaks" else when_text(diff)
+    lines += _steps(diff)
+    lines += _rows(f"By category, {when}", "category", diff.by_category)
+    lines += _rows(f"By super-block, {when}", "super-block", diff.by_super_block)
+    lines += _changes(diff.changes, when_text(diff))
+    lines += _savings(diff) + _speed(diff) + _slots(diff.by_super_block_slot)
     return joined(lines)
+
+
+def _steps(diff: Diff) -> list[str]:
+    """The waterfall: what leads from the peak of a to that of b, and where each step ends."""
+    bars = waterfall(rows_by(diff, first_grouping(diff)))
+    if not bars.steps:
+        return []
+    rows = [("a", "", bytes_text(bars.a_bytes))]
+    rows += [(step.label, difference_text(step.difference_bytes), bytes_text(step.end_bytes)) for step in bars.steps]
+    rows.append(("b", "", bytes_text(bars.b_bytes)))
+    return section(f"From a to b, {when_text(diff)}", table(("", "b - a", "then"), rows))
+
+
+def _changes(changes: tuple[Change, ...], when: str) -> list[str]:
+    """The largest changes and the rest as one, closing exactly."""
+    found = [change for change in changes if change.fared is not Fared.SAME]
+    named = [change for change in found if change.difference_bytes][:CHANGES]
+    rows = [
+        (_what(c), c.fared.value, f"{len(c.a_rows):,} -> {len(c.b_rows):,}",
+         difference_text(c.difference_bytes))
+        for c in named
+    ]  # fmt: skip
+    if len(found) > len(named):
+        rest = sum(c.difference_bytes for c in found) - sum(c.difference_bytes for c in named)
+        rows.append((f"other ({count_text(len(found) - len(named))})", "", "", difference_text(rest)))
+    lines = table(("", "", "count", "b - a"), rows) if rows else []
+    return section(f"What appeared, disappeared, grew or shrank {when}", lines)
+
+
+def _what(change: Change) -> str:
+    category = change.thing.category
+    return change.text if category == Category.unattributed else f"{change.text} ({category.label})"
 
 
 def _rows(name: str, head: str, rows: tuple[DiffRow, ...]) -> list[str]:
@@ -45,7 +113,21 @@ def _savings(diff: Diff) -> list[str]:
     rows.append(("whole-step peak of a minus that of b", bytes_text(diff.achieved_peak_drop_bytes)))
     if diff.counted_twice_bytes:
         rows.append(("b's running segment input, which shapes count twice", bytes_text(diff.counted_twice_bytes)))
-    return section("Saving", table(("", "bytes"), rows))
+    return section("Saving" if is_saving(diff) else "Saving, a minus b", table(("", "bytes"), rows))
+
+
+def _speed(diff: Diff) -> list[str]:
+    """How fast each run trained while nothing was recorded; nothing where neither was timed."""
+    runs = (diff.a, diff.b)
+    seconds = [run.recording.meta.step_seconds_unrecorded for run in runs]
+    rates = [throughput(run.recording) for run in runs]
+    if not any(seconds):
+        return []
+    rows = [
+        ("seconds per step, median", *("unknown" if not s else seconds_text(s) for s in seconds)),
+        ("throughput realised", *("unknown" if r is None else rate_text(r) for r in rates)),
+    ]
+    return section("Unrecorded steps", table(("", "a", "b"), rows))
 
 
 def _largest(items: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:

@@ -13,6 +13,7 @@ from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import NONE, Fate
 
 from ..analysis.headline import headline
+from ..analysis.inferred import coverage_text
 from ..analysis.place import super_block_text
 from ..analysis.prediction import predict
 from ..analysis.residual import residual
@@ -99,9 +100,24 @@ def _groups(run: Run, bands: Bands) -> list[str]:
             name = f'<i class="g{number}"></i>{escape(bands.grouping.names[number])}'
             rows.append((name, _size(size), percent_text(size / run.peak_bytes)))
     rows.append(("all active", _size(run.peak_bytes), ""))
-    covered = f"{percent_text(run.coverage_at(run.peak_position))} attributed"
+    covered = coverage_text(run, run.peak_position)
     heading = f"By {bands.grouping.title}, {_when(run)} ({covered})"
-    return _section(heading, _table((bands.grouping.title, "bytes", "share"), rows))
+    return _section(heading, _table((bands.grouping.title, "bytes", "share"), rows)) + _inferred(run)
+
+
+def _inferred(run: Run) -> list[str]:
+    """For a plain snapshot: the categories that its stacks, annotations and lifetimes give evidence for."""
+    if run.inferred is None or not run.peak_bytes:
+        return []
+    position, total = run.peak_position, run.peak_bytes
+    found = run.inferred_categories_at(position)
+    rows = [(f"{category_text(c)} (inferred)", _size(n), percent_text(n / total)) for c, n in found.items()]
+    rows += [
+        (f"unattributed: {escape(why.sentence)}", _size(n), percent_text(n / total))
+        for why, n in run.not_inferred_at(position)
+    ]
+    heading = f"Inferred categories, {_when(run)} ({percent_text(run.inferred_coverage_at(position))} inferred)"
+    return _section(heading, _table(("category", "bytes", "share"), rows))
 
 
 def _super_blocks(run: Run) -> list[str]:
@@ -153,7 +169,8 @@ def _largest(run: Run) -> list[str]:
 def _allocation(run: Run, row: int) -> str:
     layer = int(run.attribution.layer[row])
     where = f", {run.layers.names[layer]}" if layer >= 0 else ""
-    name = escape(category_text(int(run.attribution.category[row])) + where)
+    how = " (inferred)" if run.attribution.inferred[row] else ""
+    name = escape(category_text(int(run.attribution.category[row])) + how + where)
     frames = run.recording.stack_frames(int(run.allocations.stack[row]))
     if not frames:
         return name

@@ -10,11 +10,12 @@ from memstrata.capture.format.problems import Problem, merge
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import NONE, Action, Fate
 
-from ..analysis.diff import Diff, DiffRow, SlotRow
-from ..analysis.structure import Measured
+from ..analysis.findings import findings
+from ..analysis.steps import throughput
 from ..look.words import OUTSIDE_LAYERS, fate_text
 from ..model.outside import outside_allocator
 from ..model.run import Run
+from .steps_json import steps_json
 
 
 def runs_of(recording: Recording, name: str) -> list[Run]:
@@ -29,11 +30,17 @@ def report_json(recording: Recording, name: str) -> dict[str, Any]:
     out: dict[str, Any] = {
         "file": name,
         "kind": recording.meta.kind,
+        "source": recording.meta.source,
+        "kernels": recording.meta.kernels,
+        "estimates": list(recording.meta.estimates),
         "devices": [device_json(run) for run in runs],
     }
     if recording.meta.kind == "recording":
         out |= _layers_json(main)
         out["saved_tensors"] = {fate_text(fate): size for fate, size in main.saved_bytes_by_fate().items()}
+    out["steps"] = steps_json(main)
+    out["tokens_per_second"] = throughput(recording)
+    out["findings"] = [finding.as_json() for finding in findings(main)]
     out["problems"] = [p.as_json() for p in merge(unique_problems(runs or [main]))]
     return out
 
@@ -61,7 +68,16 @@ def device_json(run: Run) -> dict[str, Any]:
         "events": events_by_action(run),
         "categories_at_peak": {c.label: size for c, size in run.categories_at(position).items()},
         "coverage_at_peak": run.coverage_at(position),
+        "inferred": run.inferred is not None,
+        "inferred_coverage_at_peak": run.inferred_coverage_at(position),
+        "unattributed_at_peak": {why.name: size for why, size in run.not_inferred_at(position)},
+        "inferred_steps": [list(step) for step in run.inferred.steps] if run.inferred is not None else [],
+        "inferred_phases": _phases_json(run) if run.phases_inferred else [],
     }
+
+
+def _phases_json(run: Run) -> list[dict[str, Any]]:
+    return [{"phase": phase.name, "first_event": a, "last_event": b - 1} for phase, a, b in run.phases]
 
 
 def events_by_action(run: Run) -> dict[str, int]:
@@ -107,54 +123,3 @@ def _layers_json(run: Run) -> dict[str, Any]:
 def _bytes_at_peak(run: Run, key: str) -> list[int]:
     sizes: list[int] = run.groups_at(key, [run.peak_position])[:, 0].tolist()
     return sizes
-
-
-def diff_json(diff: Diff) -> dict[str, Any]:
-    """The object for a comparison: differences are b minus a, savings a minus b."""
-    return {
-        "a": _side_json(diff.a),
-        "b": _side_json(diff.b),
-        "peak_difference_bytes": diff.peak_difference_bytes,
-        "by_category": [{"category": row.label, **_row_json(row)} for row in diff.by_category],
-        "by_super_block": [{"super_block": row.label, **_row_json(row)} for row in diff.by_super_block],
-        "by_phase_and_layer": [_slot_json(row) for row in diff.by_layer_slot],
-        "predicted_saving_bytes": diff.predicted_saving_bytes,
-        "predicted_counted_twice_bytes": diff.counted_twice_bytes,
-        "achieved_saving_bytes": diff.achieved_saving_bytes,
-        "achieved_peak_drop_bytes": diff.achieved_peak_drop_bytes,
-        "warnings": [warning.as_json() for warning in diff.warnings],
-    }
-
-
-def _side_json(run: Run) -> dict[str, Any]:
-    meta = run.recording.meta
-    known = "saved_tensors" in run.capabilities
-    return {
-        "file": run.name,
-        "kind": meta.kind,
-        "device": run.device.ordinal,
-        "peak_bytes": run.peak_bytes,
-        "peak_event": run.peak_position - 1,
-        "activation_peak_bytes": int(run.activation_curve.max()) if known else None,
-        "coverage_at_peak": run.coverage_at(run.peak_position),
-        "loss": meta.loss,
-        "step_seconds": meta.step_seconds_unrecorded,
-    }
-
-
-def _row_json(row: DiffRow) -> dict[str, int]:
-    return {"a_bytes": row.a_bytes, "b_bytes": row.b_bytes, "difference_bytes": row.difference_bytes}
-
-
-def _slot_json(row: SlotRow) -> dict[str, Any]:
-    def size(measured: Measured | None) -> int | None:
-        return measured.bytes if measured else None
-
-    return {
-        "phase": row.slot.phase.name,
-        "layer": row.slot.unit if row.slot.unit != NONE else None,
-        "label": row.slot.label,
-        "a_bytes": size(row.a),
-        "b_bytes": size(row.b),
-        "difference_bytes": row.difference_bytes,
-    }

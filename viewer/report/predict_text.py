@@ -6,6 +6,7 @@ from memstrata.capture.format.plan import ModelShape, Plan
 
 from ..analysis.budget import Budget, sharded_state
 from ..analysis.prediction import predict
+from ..analysis.shape import not_counted
 from ..look.units import bytes_text, count_text, ratio_text
 from .layout import joined, section, table, wrapped
 from .text import prediction_rows
@@ -24,6 +25,10 @@ def predict_text(preset: str, shape: ModelShape, plan: Plan) -> str:
         f" {f'{ratio_text(prediction.ratio)} less' if prediction.ratio > 1 else 'no gain'}"
     )
     layers, tokens = count_text(len(shape.layers), "layer"), count_text(shape.tokens, "token")
+    if any(text.startswith("estimate") for text in shape.assumptions):
+        answer += " (estimate)"
+    if left_out := not_counted(shape):
+        answer = f"At least {answer}; what {left_out} keep is unknown"
     model = f"{preset}: {layers}, hidden {shape.hidden}, {tokens}"
     lines = [*wrapped(model), *wrapped(answer)]
     lines += section("Activations", table(("", "bytes"), prediction_rows(prediction, len(plan.segments))))
@@ -37,8 +42,10 @@ def predict_text(preset: str, shape: ModelShape, plan: Plan) -> str:
 
 
 def _terms(shape: ModelShape) -> list[str]:
-    layer = shape.layers[0]
+    layer = next((layer for layer in shape.layers if layer.terms), shape.layers[0])
     rows = [(term.name, count_text(term.width), bytes_text(term.bytes(shape.tokens))) for term in layer.terms]
+    if not rows:
+        return ["  no layer is of a kind that is known"]
     rows.append(("layer", count_text(layer.width), bytes_text(layer.bytes(shape.tokens))))
     rows.append(("times the residual stream", ratio_text(layer.width / shape.hidden), ""))
     return table((layer.kind, "values", "bytes"), rows)

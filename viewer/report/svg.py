@@ -162,9 +162,9 @@ def _x_axis(frame: _Frame) -> list[str]:
 
 def _ribbon(run: Run, frame: _Frame) -> list[str]:
     out = []
-    for phase, first, last in run.spans.phases():
+    for phase, first, last in run.phases:
         a, b = float(frame.x(first)), float(frame.x(last))
-        word = phase_text(phase)
+        word = phase_text(phase) + (" (inferred)" if run.phases_inferred and phase != Phase.other else "")
         out.append(
             f'<rect class="p{int(phase)}" x="{a:.1f}" y="{TOP - RIBBON - 6}" width="{max(b - a, 0.4):.1f}" '
             f'height="{RIBBON}"><title>{word}</title></rect>'

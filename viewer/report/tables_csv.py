@@ -26,11 +26,11 @@ def table_csv(run: Run, name: str) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
-    writer.writerows([_cell(value) for value in row] for row in rows(run))
+    writer.writerows([safe_cell(value) for value in row] for row in rows(run))
     return out.getvalue()
 
 
-def _cell(value: object) -> object:
+def safe_cell(value: object) -> object:
     """Text from files must not become a formula when a spreadsheet opens it."""
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value
@@ -47,7 +47,7 @@ def _allocations(run: Run) -> Iterator[Row]:
             i, int(allocations.address[i]), int(allocations.bytes[i]), int(allocations.start[i]),
             end if end <= run.n_events else "", category_text(int(attribution.category[i])),
             run.layers.names[layer] if layer >= 0 else "", phase_text(int(attribution.phase[i])),
-            frames.names[int(frames.labels[i])] if frames is not None else "",
+            frames.names[int(frames.labels[i])] if frames is not None else "", "yes" if attribution.inferred[i] else "",
         )  # fmt: skip
 
 
@@ -90,7 +90,8 @@ TABLES: dict[str, tuple[str, tuple[str, ...], Callable[[Run], Iterator[Row]]]] =
     ),
     "allocations": (
         "",
-        ("row", "address", "bytes", "start_position", "end_position", "category", "layer", "phase", "first_user_frame"),
+        ("row", "address", "bytes", "start_position", "end_position", "category", "layer", "phase", "first_user_frame",
+         "category_inferred"),
         _allocations,
     ),
     "saved_tensors": (

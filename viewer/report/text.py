@@ -6,20 +6,25 @@ from memstrata.capture.format.problems import Problem, merge
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import NONE, Fate, Severity
 
+from ..analysis.findings import findings
 from ..analysis.headline import headline
+from ..analysis.inferred import coverage_text
 from ..analysis.place import super_block_text
 from ..analysis.prediction import Prediction, predict
 from ..analysis.residual import Residual, residual
 from ..analysis.shape import plan_in_force, shape_of
 from ..look.units import bytes_text, count_text, difference_text, percent_text, ratio_text, seconds_text
-from ..look.words import OUTSIDE_LAYERS, fate_text, severity_text
+from ..look.words import OUTSIDE_LAYERS, category_title, fate_text, severity_text
 from ..model.outside import outside_allocator
 from ..model.run import Run
 from .json import events_by_action, runs_of, unique_problems
 from .layout import WIDTH, joined, section, shortened, table, wrapped
+from .steps_text import steps_section, throughput_text
 
 FRAMES = 12
 ITEMS = 8
+FINDINGS = 3
+REASONS = 3
 
 
 def report_text(recording: Recording, name: str) -> str:
@@ -29,8 +34,8 @@ def report_text(recording: Recording, name: str) -> str:
     lines = [title(run), *_errors(runs), *(text for line in headline(run) for text in wrapped(line.text))]
     if len(runs) > 1:
         lines += _devices(runs, run)
-    lines += _categories(run) + _memory(run) + _frames(run) + _super_blocks(run) + _saved(run)
-    lines += _prediction(run) + _step(run) + _problems(runs)
+    lines += _findings(run) + _categories(run) + _memory(run) + _frames(run) + _super_blocks(run) + _saved(run)
+    lines += _prediction(run) + _step(run) + steps_section(run) + _estimates(run) + _problems(runs)
     return joined(lines)
 
 
@@ -38,9 +43,20 @@ def title(run: Run) -> str:
     """`before.mstrata: recording of HybridDecoder, cpu, torch 2.13.0`."""
     meta = run.recording.meta
     of = f" of {meta.model}" if meta.model else ""
-    parts = [f"{meta.kind}{of}", run.device.name]
+    made = meta.source if meta.kernels else meta.kind
+    parts = [f"{made}{of}", f"kernels: {meta.kernels}" if meta.kernels else run.device.name]
     parts += [f"torch {meta.torch_version}"] if meta.torch_version else []
     return shortened(f"{shortened(run.name, 36)}: {', '.join(parts)}", WIDTH)
+
+
+def _findings(run: Run) -> list[str]:
+    found = findings(run)
+    lines = []
+    for number, finding in enumerate(found[:FINDINGS], 1):
+        lines += wrapped(f"{number}. {finding.text} {finding.suggestion}", indent="  ")
+    if found[FINDINGS:]:
+        lines.append(f"  {count_text(len(found) - FINDINGS, 'more finding')} with --json")
+    return section("Findings", lines)
 
 
 def _devices(runs: list[Run], shown: Run) -> list[str]:
@@ -60,12 +76,19 @@ def _devices(runs: list[Run], shown: Run) -> list[str]:
 def _categories(run: Run) -> list[str]:
     total = run.peak_bytes
     found = sorted(run.categories_at(run.peak_position).items(), key=lambda item: -item[1])
-    rows = [(category.label, bytes_text(size), percent_text(size / total)) for category, size in found]
+    inferred = run.inferred_categories_at(run.peak_position)
+    rows = []
+    for category, size in found:
+        rows.append(
+            (category_title(category, inferred.get(category, 0), size), bytes_text(size), percent_text(size / total))
+        )
     if not rows:
         return []
     rows.append(("all active", bytes_text(total), percent_text(1.0)))
-    covered = percent_text(run.coverage_at(run.peak_position))
-    return section(f"{_moment(run)} ({covered} attributed)", table(("category", "bytes", "share"), rows))
+    lines = table(("category", "bytes", "share"), rows)
+    for why, size in run.not_inferred_at(run.peak_position)[:REASONS]:
+        lines += wrapped(f"unattributed {bytes_text(size)}: {why.sentence}", indent="  ")
+    return section(f"{_moment(run)} ({coverage_text(run, run.peak_position)})", lines)
 
 
 def _moment(run: Run) -> str:
@@ -190,11 +213,18 @@ def _step(run: Run) -> list[str]:
         plain = meta.step_seconds_unrecorded
         unrecorded = f", {seconds_text(plain)} unrecorded" if plain else ", unrecorded steps were not timed"
         facts.append(f"step: {seconds_text(meta.step_seconds_recorded)} recorded{unrecorded}")
+        facts.append(throughput_text(run))
     if meta.loss is not None:
         facts.append(f"loss: {meta.loss:.6g}")
     if meta.optimizer:
         facts.append(f"optimizer: {meta.optimizer}")
     return section("Step" if meta.kind == "recording" else "Trace", [t for f in facts for t in wrapped(f, indent="  ")])
+
+
+def _estimates(run: Run) -> list[str]:
+    """What in this file was not measured."""
+    found = [text for sentence in run.recording.meta.estimates for text in wrapped(sentence, indent="  ")]
+    return section("Not measured", found)
 
 
 def _errors(runs: list[Run]) -> list[str]:

@@ -1,0 +1,187 @@
+"""Plans predicted from one recording, against the same model recorded with the plan applied."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memstrata.capture.format.plan import Plan
+from memstrata.viewer.analysis.plan_search import Search
+from memstrata.viewer.analysis.planner import Planner
+from memstrata.viewer.analysis.step_facts import why_not
+from memstrata.viewer.model.run import Run
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+MIB = 2**20
+
+
+def all_ranges(layers):
+    """Every way to cut layers 0 .. layers - 1 into segments and layers without one."""
+    if not layers:
+        yield ()
+        return
+    yield from all_ranges(layers - 1)
+    for first in range(layers):
+        for rest in all_ranges(first):
+            yield (*rest, (first, layers))
+
+
+@pytest.fixture(scope="module")
+def uniform(run_of):
+    return Planner(run_of("uniform.mstrata"))
+
+
+@pytest.fixture(scope="module")
+def hybrid(run_of):
+    return Planner(run_of("before.mstrata"))
+
+
+def test_the_demo_with_its_checkpoints_is_predicted(hybrid, run_of):
+    after, outcome = run_of("after.mstrata"), hybrid.outcome(hybrid.every(4))
+    assert outcome.peak_bytes == pytest.approx(after.peak_bytes, rel=0.001)
+    assert outcome.activation_peak_bytes == pytest.approx(int(after.activation_curve.max()), rel=0.001)
+
+
+def test_uniform_blocks_by_hand(uniform):
+    """A block of Linear-GELU-Linear-GELU saves its input and three tensors more, 4 MiB each. While the last segment of
+    n blocks runs again, there are the boundaries of the segments after the first (whose boundary is the model's own
+    input, no activation), and what the segment makes again: four tensors for each block, less its own input."""
+    for length in (1, 2, 4, 8):
+        by_hand = (8 // length - 1) + (4 * length - 1)
+        assert uniform.outcome(uniform.every(length)).activation_peak_bytes == by_hand * 4 * MIB
+
+
+def test_no_plan_is_the_measurement(hybrid):
+    outcome = hybrid.outcome(Plan.NONE)
+    assert outcome.peak_bytes == hybrid.run.peak_bytes and outcome.extra_seconds == 0
+    assert (outcome.bytes == hybrid.run.curve).all() and not outcome.recomputed
+
+
+def test_a_curve_returns_to_the_measured_one(hybrid):
+    """What a plan drops, makes again or holds is all over at the end of backward."""
+    curve = hybrid.outcome(((0, 3), (5, 11))).bytes
+    assert curve[0] == hybrid.run.curve[0] and curve[-1] == hybrid.run.curve[-1]
+    assert (curve >= 0).all()
+
+
+def test_the_line_shows_the_recomputation_before_what_it_leaves(hybrid):
+    outcome = hybrid.outcome(hybrid.every(12))
+    positions, line = outcome.line()
+    ((at, high),) = outcome.recomputed
+    assert line.max() == outcome.peak_bytes and (np.diff(positions) >= 0).all()
+    assert line[positions == at].tolist() == [high, outcome.bytes[at]]
+
+
+@pytest.mark.parametrize("name", ["uniform.mstrata", "encoder-decoder.mstrata"])
+def test_the_best_plan_is_exact_against_every_plan(run_of, name):
+    planner = Planner(run_of(name))
+    lists = [[tuple((a + first, b + first) for a, b in ranges) for ranges in all_ranges(stop - first)]
+             for first, stop in planner.lists]  # fmt: skip
+    plans = [()]
+    for each in lists:
+        plans = [(*one, *two) for one in plans for two in each]
+    everything = [planner.outcome(plan) for plan in plans]
+    search = Search(planner)
+    assert len(everything) in (1597, 34 * 5)
+    assert search.lowest().peak_bytes == min(o.peak_bytes for o in everything)
+    for budget in sorted({o.peak_bytes for o in everything})[::3]:
+        fastest = min(o.extra_seconds for o in everything if o.peak_bytes <= budget)
+        found = search.best(budget)
+        assert found.peak_bytes <= budget and found.extra_seconds == pytest.approx(fastest, rel=1e-9)
+    assert search.best(min(o.peak_bytes for o in everything) - 1) is None
+
+
+def test_the_frontier_gives_up_time_for_bytes(hybrid):
+    frontier = Search(hybrid).frontier()
+    assert frontier[0].ranges == () and len(frontier) > 8
+    peaks, times = [o.peak_bytes for o in frontier], [o.extra_seconds for o in frontier]
+    assert peaks == sorted(set(peaks), reverse=True) and times == sorted(set(times))
+    assert all(peaks[-1] <= hybrid.outcome(hybrid.every(k)).peak_bytes for k in range(1, 13))
+
+
+def test_a_plan_by_paths_is_the_plan_by_ranges(hybrid):
+    plan = Plan((("layers.3", "layers.4"), ("layers.0",)))
+    assert hybrid.ranges_of(plan) == ((0, 1), (3, 5))
+    assert hybrid.outcome(plan).peak_bytes == hybrid.outcome(((0, 1), (3, 5))).peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("segments", "sentence"),
+    [
+        ((("layers.0", "layers.2"),), "is not a run of layers"),
+        ((("head",),), "is not a run of layers"),
+        (((),), "is not a run of layers"),
+        ((("layers.0",), ("layers.0", "layers.1")), "share a layer"),
+    ],
+)
+def test_what_is_no_plan_of_layers_is_refused(hybrid, segments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        hybrid.outcome(Plan(segments))
+
+
+def test_segment_lengths_that_do_not_exist_are_refused(hybrid):
+    for length in (0, 13):
+        with pytest.raises(ValueError, match=r"a segment has 1 to 12 layers in this model, not"):
+            hybrid.every(length)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("after.mstrata", "recorded with checkpoints in force"), ("irregular.mstrata", "were offloaded")],
+)
+def test_recordings_that_cannot_be_planned_say_why(run_of, name, sentence):
+    assert sentence in why_not(run_of(name))
+    with pytest.raises(ValueError, match=sentence):
+        Planner(run_of(name))
+
+
+@pytest.fixture(scope="module")
+def bench():
+    """The models and the comparison of `make plans`."""
+    torch = pytest.importorskip("torch")
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        import plan_models
+        import plans
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # small tensors gain nothing from several
+    yield plan_models, plans
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("number", range(4), ids=["uniform", "hybrid", "GPT-2", "encoder"])
+def test_the_prediction_holds_when_the_plan_is_applied(bench, tmp_path, number):
+    models, plans = bench
+    for row in plans.rows_of(models.TUNED[number], tmp_path, ("2", "uneven"), timed=False):
+        assert abs(row.activations_error) <= plans.ACTIVATIONS_WITHIN, row
+        assert abs(row.peak_error) <= plans.WHOLE_STEP_WITHIN, row
+        assert row.gradients_equal, row
+
+
+def test_a_plan_of_64_layers_is_drawn_in_time(bench, tmp_path):
+    """Under 16 ms, so that a slider can move over plans."""
+    import time
+
+    import torch
+
+    models, _ = bench
+    from memstrata.capture import Recorder
+    from memstrata.viewer.sources import open_file
+
+    model = models.Gpt2(layers=64, width=16, heads=2, vocabulary=32)
+    tokens = torch.randint(32, (2, 16))
+    with Recorder(tmp_path / "deep.mstrata", model=model):
+        model(tokens).sum().backward()
+    planner = Planner(Run(open_file(str(tmp_path / "deep.mstrata"))))
+    assert len(planner.run.layers) == 64
+    planner.prepare()
+    times = []
+    for length in (1, 2, 3, 4, 5, 8, 16, 32, 64) * 3:
+        start = time.process_time()
+        outcome = planner.outcome(planner.every(length))
+        assert outcome.peak_bytes > 0
+        times.append(time.process_time() - start)
+    assert sorted(times)[len(times) // 2] < 0.016

@@ -1,0 +1,107 @@
+"""Findings about the step as a whole: the head, caches, gradients, optimizer state, the allocator."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memstrata.capture.format.schema import NONE, Category, Phase
+
+from ..look.units import bytes_text, percent_text
+from ..model.query import AllocationQuery
+from ..model.run import Run
+from .finding import Finding, bytes_of, highest, of_rows
+from .place import TRANSIENT, outside_text, place_of, set_outside_layers
+
+FRAGMENTED = 0.10
+"""Share of reserved memory that is cached when most is reserved, above which it is worth a line."""
+
+
+def outside_layers_dominate(run: Run) -> Finding | None:
+    """Logits and loss, say, are most of what comes and goes at the peak."""
+    position = run.peak_position
+    if "spans" not in run.capabilities or not set_outside_layers(run, position):
+        return None
+    if place_of(run, position).layer != NONE:  # hidden states between small layers are no logits
+        return None
+    rows = AllocationQuery(position=position, categories=TRANSIENT).select(run)
+    rows = rows[run.attribution.layer[rows] < 0]
+    size = bytes_of(run, rows)
+    return Finding(
+        "logits_dominate", size,
+        f"{bytes_text(size)} of the peak is {outside_text(run, position)}, more than what all layers hold then.",
+        "Compute head and loss in chunks of the sequence, so that the logits are never there as a whole; more"
+        " checkpointing of layers will not lower this peak.",
+        of_rows(rows, position),
+    )  # fmt: skip
+
+
+def autocast_cache(run: Run) -> Finding | None:
+    """Cast copies of weights, which live until autocast exits."""
+    rows = np.flatnonzero(run.attribution.category == Category.autocast_cache)
+    position, size = highest(run, rows)
+    if not size:
+        return None
+    how = " (inferred)" if run.attribution.inferred[rows].any() else ""
+    return Finding(
+        "autocast_cache", size,
+        f"autocast holds up to {bytes_text(size)} of weights cast to another dtype{how}.",
+        "torch.autocast(..., cache_enabled=False) frees each copy after its use and casts it again; inside checkpoint"
+        " segments the cache saves nothing anyway.",
+        of_rows(rows, position),
+    )  # fmt: skip
+
+
+def gradients_alive_in_forward(run: Run) -> Finding | None:
+    """Gradients of the step before, which forward has no use for."""
+    forward = np.flatnonzero(run.spans.phase == Phase.forward)
+    backward = np.flatnonzero(run.spans.phase == Phase.backward)
+    if not len(forward) or not len(backward):
+        return None
+    begin = int(run.spans.start_position[backward].min())  # forward is over, and holds the most it ever does
+    gradients = run.attribution.category == Category.gradient
+    made = run.allocations.start <= int(run.spans.start_position[forward].min())
+    rows = np.flatnonzero(gradients & made & (run.allocations.end > begin))
+    size = bytes_of(run, rows)
+    if not size:
+        return None
+    return Finding(
+        "gradients_in_forward", size,
+        f"{bytes_text(size)} of gradients from the step before are alive through forward.",
+        "Call zero_grad(set_to_none=True) before forward, unless gradients are being accumulated.",
+        of_rows(rows, begin),
+    )  # fmt: skip
+
+
+def optimizer_state_made_at_the_peak(run: Run) -> Finding | None:
+    """The first step makes the optimizer's state, after backward: a peak that no later step has."""
+    position = run.peak_position
+    state = (run.attribution.category == Category.optimizer_state) & ~run.attribution.inferred
+    alive = (run.allocations.start <= position) & (position < run.allocations.end)
+    rows = np.flatnonzero(state & alive & ~run.allocations.before)
+    size = bytes_of(run, rows)
+    if not size:
+        return None
+    return Finding(
+        "optimizer_state_at_peak", size,
+        f"{bytes_text(size)} of optimizer state is first allocated in this step, at its peak.",
+        "Record a later step: it has the state from its beginning, and another peak.",
+        of_rows(rows, position),
+    )  # fmt: skip
+
+
+def fragmentation(run: Run) -> Finding | None:
+    """Reserved memory that no tensor uses when most is active."""
+    if run.reserved is None or not len(run.reserved):
+        return None
+    position = run.peak_position
+    reserved = int(run.reserved[position])
+    cached = reserved - int(run.curve[position])
+    if not reserved or cached <= FRAGMENTED * reserved:
+        return None
+    return Finding(
+        "fragmentation", cached,
+        f"{percent_text(cached / reserved)} of the memory reserved at the peak is not in use: {bytes_text(cached)} of"
+        f" {bytes_text(reserved)} is rounding and blocks that fitted no request.",
+        "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and see `memstrata allocator` for what it would do.",
+        AllocationQuery(position=position),
+    )  # fmt: skip

@@ -1,0 +1,64 @@
+"""Where in the model a tensor is kept, in words that are the same for every layer."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from memstrata.capture.format.plan import covers
+
+from ..model.run import Run
+from .kept import Kept
+from .matching import VIEWS
+from .module_tree import ModuleTree
+
+
+class Places:
+    """Names places of one run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.tree = ModuleTree(run.recording)
+        self.classes = dict(zip(self.tree.paths, self.tree.classes, strict=True))
+        self.row_of = {path: row for row, path in enumerate(self.tree.paths)}
+        self._mixed: dict[str, bool] = {}  # by place inside a layer: whether layers differ there
+
+    def class_of(self, module: str) -> str:
+        """The class of the module at this path; empty where there is none."""
+        return self.classes.get(module, "")
+
+    def is_norm(self, module: str) -> bool:
+        """Whether a norm is there."""
+        return module in self.row_of and bool(module) and self.tree.is_norm(self.row_of[module])
+
+    @cached_property
+    def kind_names(self) -> tuple[str, ...]:
+        """For each layer its class and, where layers of that class differ, the classes of the children that do."""
+        rows = self.run.layers.modules.tolist()
+        inner = [[self.tree.classes[child] for child in self.tree.children[row]] for row in rows]
+        names = [self.tree.classes[row] for row in rows]
+        out = []
+        for name, own in zip(names, inner, strict=True):
+            others = [set(classes) for other, classes in zip(names, inner, strict=True) if other == name]
+            different = [cls for cls in dict.fromkeys(own) if not all(cls in classes for classes in others)]
+            out.append(f"{name} ({', '.join(different)})" if different else name)
+        return tuple(out)
+
+    def what(self, kept: Kept) -> str:
+        """`silu outputs`, or `tensors` where no op says more."""
+        return "tensors" if not kept.op or kept.op in VIEWS else f"{kept.op} outputs"
+
+    def role(self, layer: int, module: str) -> str:
+        """`mlp`: the place inside its layer; with the class where layers have different ones there."""
+        if layer < 0:
+            return f"{module} (outside layers)" if module else "the rest of the step"
+        name = self.run.layers.names[layer]
+        inside = module[len(name) + 1 :] if covers(name, module) else ""
+        if not inside:
+            kinds = self.run.layers.kinds
+            alone = kinds.count(kinds[layer]) == 1
+            return self.run.layers.labels[layer] if alone else "the layer itself"
+        if inside not in self._mixed:
+            paths = (f"{name}.{inside}" for name in self.run.layers.names)
+            self._mixed[inside] = len({self.classes[path] for path in paths if path in self.classes}) > 1
+        unspoken = inside.rpartition(".")[2].isdecimal()  # the number of a module in a list says little
+        return f"{inside} ({self.classes[module]})" if self._mixed[inside] or unspoken else inside

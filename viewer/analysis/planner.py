@@ -1,0 +1,163 @@
+"""The planner: from one recording without checkpoints, what any plan would make of the step.
+
+Every segment's effect is computed once and kept; a plan's curve is the measured one plus the effects of its segments,
+so that a slider can move over plans. Bytes are measured ones, times those of the recorded forward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from memstrata.capture.format.plan import Plan, Ranges, every
+from memstrata.capture.format.schema import I64
+
+from ..model.run import Run
+from .segment_effect import SegmentEffect, segment_effect
+from .step_facts import StepFacts, step_facts
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a plan would do. Bytes at each position 0 .. n_events of the measured step, before recomputations peak."""
+
+    plan: Plan
+    ranges: Ranges
+    bytes: I64
+    activation_bytes: I64
+    recomputed: tuple[tuple[int, int], ...]
+    """(position, bytes of the highest moment) of each recomputation; it stands before the state at the position."""
+    extra_seconds: float | None
+    """Per step, None where nothing was timed (a dry run)."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """Of the whole step."""
+        return max(int(self.bytes.max()), max((high for _, high in self.recomputed), default=0))
+
+    @property
+    def peak_position(self) -> int:
+        """The first position with the peak, or of the recomputation that reaches it."""
+        highest, at = self.peak_bytes, int(self.bytes.argmax())
+        again = [position for position, high in self.recomputed if high == highest]
+        return min([*again, at] if int(self.bytes[at]) == highest else again)
+
+    @property
+    def peak_in_recompute(self) -> bool:
+        """Whether the peak is inside a recomputation."""
+        return self.peak_bytes > int(self.bytes.max())
+
+    @property
+    def activation_peak_bytes(self) -> int:
+        """Kept plus rematerialised, at its own highest moment."""
+        return int(self.activation_bytes.max())
+
+    def line(self) -> tuple[I64, I64]:
+        """(positions, bytes) of a line of steps; a position with a recomputation occurs twice, the first time with
+        the recomputation's highest moment."""
+        positions = np.arange(len(self.bytes), dtype=np.int64)
+        if not self.recomputed:
+            return positions, self.bytes
+        at, high = (np.array(column, np.int64) for column in zip(*sorted(self.recomputed), strict=True))
+        return np.insert(positions, at, at), np.insert(self.bytes, at, high)
+
+
+class Planner:
+    """Plans over one run. ValueError with one sentence where the recording does not allow it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.facts: StepFacts = step_facts(run)
+        self._effects: dict[tuple[int, int], SegmentEffect] = {}
+
+    @cached_property
+    def lists(self) -> Ranges:
+        """The layer lists as ranges of layers; no segment crosses from one to the next."""
+        number = self.run.recording.layers.list
+        edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
+        return tuple(pairwise(edges))
+
+    def prepare(self) -> None:
+        """Look at every segment of every equal cut, so that a slider over segment lengths has them at hand."""
+        for length in range(1, max(stop - start for start, stop in self.lists) + 1):
+            for each in self.every(length):
+                self.effect(*each)
+
+    def effect(self, first: int, last: int) -> SegmentEffect:
+        """The effect of one segment of layers first .. last - 1."""
+        key = (first, last)
+        if key not in self._effects:
+            self._effects[key] = segment_effect(self.facts, first, last)
+        return self._effects[key]
+
+    def every(self, length: int) -> Ranges:
+        """Segments of `length` layers in each layer list. ValueError unless 1 <= length <= the longest list."""
+        longest = max(stop - start for start, stop in self.lists)
+        if not 1 <= length <= longest:
+            raise ValueError(f"a segment has 1 to {longest} layers in this model, not {length}")
+        return tuple((a + start, b + start) for start, stop in self.lists for a, b in every(stop - start, length))
+
+    def plan_of(self, ranges: Ranges) -> Plan:
+        """The plan with these ranges of layers as segments."""
+        return Plan.of(self.run.layers.names, ranges)
+
+    def ranges_of(self, plan: Plan) -> Ranges:
+        """The segments of a plan as ranges of layers. ValueError where one is not a run of whole layers."""
+        row = {name: number for number, name in enumerate(self.run.layers.names)}
+        found = []
+        for paths in plan.segments:
+            layers = [row.get(path, -1) for path in paths]
+            whole = bool(layers) and -1 not in layers and layers == list(range(layers[0], layers[-1] + 1))
+            if not whole or not any(a <= layers[0] and layers[-1] < b for a, b in self.lists):
+                raise ValueError(f"the segment {', '.join(paths) or '(empty)'} is not a run of layers of one list")
+            found.append((layers[0], layers[-1] + 1))
+        found.sort()
+        if any(a[1] > b[0] for a, b in pairwise(found)):
+            raise ValueError("two segments of the plan share a layer")
+        return tuple(found)
+
+    def outcome(self, plan: Plan | Ranges) -> Outcome:
+        """What this plan, or these ranges of layers as segments, would make of the step."""
+        ranges = self.ranges_of(plan) if isinstance(plan, Plan) else plan
+        effects = [self.effect(*each) for each in ranges]
+        bytes_, activations = self._added(effects)
+        recomputed = [
+            (position, int(bytes_[position]) - made + growth)
+            for effect in effects
+            for position, growth, made in effect.recomputed
+        ]
+        return Outcome(
+            plan if isinstance(plan, Plan) else self.plan_of(plan),
+            ranges, bytes_, activations, tuple(recomputed), self.seconds(effects),
+        )  # fmt: skip
+
+    def _added(self, effects: list[SegmentEffect]) -> tuple[I64, I64]:
+        run = self.run
+        if not effects:
+            return run.curve, run.activation_curve
+        where = np.concatenate([effect.positions for effect in effects])
+        where = np.minimum(where, run.n_events + 1)
+        sums = []
+        for name, curve in (("deltas", run.curve), ("activation_deltas", run.activation_curve)):
+            size = np.concatenate([getattr(effect, name) for effect in effects])
+            delta = np.zeros(run.n_events + 2, np.int64)
+            np.add.at(delta, where, size)
+            sums.append(curve + delta.cumsum()[: run.n_events + 1])
+        return sums[0], sums[1]
+
+    @cached_property
+    def time_scale(self) -> float:
+        """Unrecorded step time / recorded one; 1 where no unrecorded step was timed."""
+        meta = self.run.recording.meta
+        if meta.step_seconds_recorded and meta.step_seconds_unrecorded:
+            return meta.step_seconds_unrecorded / meta.step_seconds_recorded
+        return 1.0
+
+    def seconds(self, effects: list[SegmentEffect]) -> float | None:
+        """What running these segments again takes, scaled to an unrecorded step where one was timed."""
+        if not self.run.recording.meta.has_durations:
+            return None
+        return sum(effect.seconds for effect in effects) * self.time_scale

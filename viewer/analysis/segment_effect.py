@@ -1,0 +1,212 @@
+"""What one checkpoint segment changes in a measured step.
+
+In forward the tensors that only the segment's own layers save die with the layer that saves them last; whatever the
+segment starts from is held until its backward is done. When backward first asks for one of its tensors, its layers
+run again up to their last pack (a checkpoint stops there): on top of what is alive then come the forward's own
+growth and temporaries, as measured. What is made again dies where it died in the measured backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from memstrata.capture.format.schema import B1, I64, NONE
+
+from .step_facts import StepFacts
+
+RANDOM_STATE_BYTES = 5056
+"""What a checkpoint keeps to draw the same random numbers again on a CPU: torch's generator state."""
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentEffect:
+    """Changes of the curve, as bytes added from a position on. Effects of segments that do not overlap add up."""
+
+    positions: I64
+    deltas: I64
+    """Of all bytes."""
+    activation_deltas: I64
+    recomputed: tuple[tuple[int, int, int], ...]
+    """For each time it runs again: (position, bytes of the highest moment of the recomputation over what was alive
+    before it, bytes made again and alive after it)."""
+    seconds: float
+    """Of forward run again, as recorded."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Changes of one kind: from `start` to `stop` `bytes` more."""
+
+    start: I64
+    stop: I64
+    bytes: I64
+    activation: I64
+    """Bytes of it that are activations."""
+
+
+def segment_effect(facts: StepFacts, first: int, last: int) -> SegmentEffect:
+    """The effect of one segment of layers first .. last - 1 (rows of the layers), in every pass."""
+    pieces: list[_Piece] = []
+    recomputed: list[tuple[int, int, int]] = []
+    seconds = 0.0
+    for a, b in _passes(facts, first, last):
+        more, moment, time = _one_pass(facts, a, b)
+        pieces += more
+        recomputed += moment
+        seconds += time
+    start, stop, size, activation = (
+        np.concatenate([getattr(piece, name) for piece in pieces] or [np.empty(0, np.int64)])
+        for name in ("start", "stop", "bytes", "activation")
+    )
+    return SegmentEffect(
+        np.concatenate([start, stop]),
+        np.concatenate([size, -size]),
+        np.concatenate([activation, -activation]),
+        tuple(recomputed),
+        seconds,
+    )
+
+
+def _passes(facts: StepFacts, first: int, last: int) -> Iterable[tuple[int, int]]:
+    """Ranges of runs that are recomputed together: layers of the segment that ran one after the other."""
+    layer = facts.runs.layer
+    inside = (layer >= first) & (layer < last)
+    follows = np.append(False, inside[1:] & inside[:-1] & (layer[1:] == layer[:-1] + 1))
+    begins = np.flatnonzero(inside & ~follows)
+    for begin in begins.tolist():
+        end = begin + 1
+        while end < len(layer) and follows[end]:
+            end += 1
+        yield begin, end
+
+
+def _one_pass(facts: StepFacts, a: int, b: int) -> tuple[list[_Piece], list[tuple[int, int, int]], float]:
+    """The changes where runs a .. b - 1 are one segment."""
+    packs = slice(int(facts.packs_of_run[a]), int(facts.packs_of_run[b]))
+    asked = facts.packs.asked[packs]
+    if not (asked >= 0).any():  # nothing of it takes part in backward
+        return [], [], 0.0
+    row, run = facts.packs.row[packs], facts.packs.run[packs]
+    known = row >= 0
+    born = np.append(facts.birth_run, NONE)[row]
+    own = known & (born >= a) & (born < b)
+    done = _done(facts, packs)
+    recompute = int(asked[asked >= 0].min())
+    again, released = _highest(row[own], facts.packs.released[packs][own])
+    pieces = [
+        _dropped(facts, again, _last(row[own], run[own]), b),
+        _made_again(facts, again, recompute, released),
+        _held(facts, a, np.unique(row[known & ~own]), done),
+        _random_state(facts, a, done),
+    ]
+    stopped = int(facts.packs.position[packs].max())
+    growth = _growth(facts, a, b, stopped)
+    made = int(facts.run.allocations.bytes[again].sum())
+    time = float(facts.packs.time[packs].max() - facts.runs.start_time[b - 1])
+    time += float((facts.runs.stop_time[a : b - 1] - facts.runs.start_time[a : b - 1]).sum())
+    return pieces, [(recompute, growth, made)], time / 1e9
+
+
+def _done(facts: StepFacts, packs: slice) -> int:
+    """Where the last node of the segment is done in backward, and with it all that the checkpoint holds."""
+    asked, row = facts.packs.asked[packs], facts.packs.row[packs]
+    latest = asked == asked.max()
+    rows = row[latest & (row >= 0)]
+    rows = rows[~_saved_elsewhere(facts, rows, packs)]
+    if len(rows):
+        return int(facts.run.allocations.end[rows].max())
+    after = facts.asked_positions
+    then = int(np.searchsorted(after, asked.max(), side="right"))
+    return int(after[then]) if then < len(after) else int(facts.packs.released[packs].max())
+
+
+def _saved_elsewhere(facts: StepFacts, rows: I64, packs: slice) -> B1:
+    """Whether each of these allocations is also saved before the segment: then it dies later than the segment."""
+    before = facts.packs.row[: packs.start]
+    return np.isin(rows, before) | np.isin(rows, facts.outer_packs[0])
+
+
+def _highest(row: I64, value: I64) -> tuple[I64, I64]:
+    """(distinct rows, the highest value of each)."""
+    rows, where = np.unique(row, return_inverse=True)
+    out = np.full(len(rows), NONE, np.int64)
+    np.maximum.at(out, where, value)
+    return rows, out
+
+
+def _last(row: I64, run: I64) -> I64:
+    return _highest(row, run)[1]
+
+
+def _dropped(facts: StepFacts, rows: I64, last_run: I64, b: int) -> _Piece:
+    """The originals: alive until the layer that saves them last is done, or until others that save them are."""
+    end = facts.run.allocations.end[rows]
+    stop = facts.runs.stop[last_run]
+    stop = np.where(facts.is_autocast[rows], np.maximum(stop, _cache_exit(facts)), stop)
+    later_from = int(facts.packs_of_run[b])
+    others = np.append(facts.packs.row[later_from:], facts.outer_packs[0])
+    released = np.append(facts.packs.released[later_from:], facts.outer_packs[1])
+    shared = np.isin(others, rows)
+    place = np.searchsorted(rows, others[shared])
+    survives = np.zeros(len(rows), np.bool_)
+    survives[place] = True
+    np.maximum.at(stop, place, released[shared])
+    stop = np.minimum(stop, end)
+    size = facts.run.allocations.bytes[rows]
+    alive = np.where(survives, stop, facts.run.allocations.start[rows])
+    activation = _Piece(alive, end, 0 * size, np.where(facts.is_activation[rows], -size, 0))
+    whole = _Piece(stop, end, -size, 0 * size)
+    return _both(whole, activation)
+
+
+def _both(one: _Piece, other: _Piece) -> _Piece:
+    return _Piece(*(np.append(getattr(one, n), getattr(other, n)) for n in ("start", "stop", "bytes", "activation")))
+
+
+def _cache_exit(facts: StepFacts) -> int:
+    """Where autocast drops its copies of weights: where those end that nothing saved, else with the last layer run."""
+    cached = np.flatnonzero(facts.is_autocast)
+    unsaved = cached[~np.isin(cached, facts.packs.row)]
+    ends = facts.run.allocations.end[unsaved]
+    return int(ends.max()) if len(ends) else int(facts.runs.stop[-1])
+
+
+def _made_again(facts: StepFacts, rows: I64, recompute: int, released: I64) -> _Piece:
+    size = facts.run.allocations.bytes[rows]
+    start = np.full(len(rows), recompute, np.int64)
+    return _Piece(start, np.maximum(released, start), size, np.where(facts.is_activation[rows], size, 0))
+
+
+def _held(facts: StepFacts, a: int, saved: I64, done: int) -> _Piece:
+    """What the segment starts from: saved inside or not, a checkpoint holds it to the end."""
+    unsaved = facts.inputs_of_run[a]
+    rows = np.append(saved, unsaved)
+    end, size = facts.run.allocations.end[rows], facts.run.allocations.bytes[rows]
+    stop = np.maximum(end, done)
+    held = _Piece(end, stop, size, np.where(facts.is_activation[rows], size, 0))
+    end, start, size = facts.run.allocations.end[unsaved], facts.run.allocations.start[unsaved], size[len(saved) :]
+    now = np.where(facts.is_input[unsaved], 0, size)  # saved by the checkpoint, so an activation now
+    counted = _Piece(start, np.maximum(end, done), 0 * size, now)
+    return _both(held, counted)
+
+
+def _random_state(facts: StepFacts, a: int, done: int) -> _Piece:
+    size = RANDOM_STATE_BYTES if facts.run.recording.meta.source == "cpu" else 0
+    start = facts.runs.start[a : a + 1]
+    return _Piece(start, np.array([done]), np.array([size]), np.zeros(1, np.int64))
+
+
+def _growth(facts: StepFacts, a: int, b: int, stopped: int) -> int:
+    """The highest moment of runs a .. b - 1 up to the position `stopped`, counting only what they made themselves."""
+    rows = facts.birth_order[int(facts.born_in_run[a]) : int(facts.born_in_run[b])]
+    allocations = facts.run.allocations
+    rows = rows[allocations.start[rows] <= stopped]
+    begin = int(facts.runs.start[a])
+    start, end = allocations.start[rows] - begin, allocations.end[rows] - begin
+    width = stopped - begin + 2
+    size = allocations.bytes[rows].astype(np.float64)
+    delta = np.bincount(start, size, width) - np.bincount(np.minimum(end, width), size, width + 1)[:width]
+    return int(delta[: width - 1].cumsum().max(initial=0))
