@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import readers
 import torch
 import torch.nn.functional as F
 
@@ -69,6 +70,19 @@ def recording_cost(folder: Path) -> Iterator[str]:
         yield f"             with start, tables and file {total:6.3f} s   ratio {total / base:5.2f}"
 
 
+def armed_cost(folder: Path) -> Iterator[str]:
+    """What waiting for an out-of-memory error adds to each step; plain steps before and after it in the same run."""
+    step = demo_step(False)
+    step()
+    plain = [seconds(step) for _ in range(ROUNDS)]
+    armed = record_step(folder / "armed.mstrata", on="oom", keep=2)(step)
+    waiting = [seconds(armed) for _ in range(2 * ROUNDS)][2:]
+    del armed
+    plain += [seconds(step) for _ in range(ROUNDS)]
+    base, idle = statistics.median(plain), statistics.median(waiting)
+    yield f"armed idle step  unrecorded {base:6.3f} s   armed    {idle:6.3f} s   ratio {idle / base:5.2f}"
+
+
 def idle_cost(folder: Path) -> Iterator[str]:
     """What the decorator adds to a call after the recorded one."""
 
@@ -118,7 +132,8 @@ def opening() -> Iterator[str]:
 
 def main(folder: Path) -> None:
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    for part in (recording_cost(folder), idle_cost(folder), sizes(folder), opening()):
+    parts = (recording_cost(folder), armed_cost(folder), idle_cost(folder), sizes(folder), opening(), readers.rows())
+    for part in parts:
         for line in part:
             print(line, flush=True)
 

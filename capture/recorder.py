@@ -1,4 +1,4 @@
-"""`record_step` and `Recorder`: the life cycle of one recorded training step.
+"""`record_step` and `Recorder`: how recording is asked for.
 
 Recording never changes what training computes, never swallows its exceptions, and puts back everything it replaced.
 """
@@ -8,47 +8,52 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import sys
-import time
+import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
 
-from .allocation_sources import Source, choose
-from .assemble import assemble
-from .discovery import Discovery, Found, choose_root
+from .allocation_sources import Source
+from .armed import KEEP, TRIGGERS, Armed
+from .discovery import Found
 from .errors import CaptureError
-from .format import files
-from .format.interning import StackTable, StringTable
-from .format.recording import Recording
-from .format.schema import Severity
-from .layers import ModuleWatch
-from .phases import PhaseWatch, note_gradients, note_parameters, note_state
-from .saved_tensors import SavedTensorWatch
-from .step_log import StepLog, thread_id
-from .summary import peak_line
+from .making import Maker
+from .schedule import Schedule
+from .step_boundaries import StepBoundaries
+from .step_sequence import StepSequence
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 WARMUP = 3
-"""Calls before the recorded one: optimizer state exists then, and the unrecorded calls give an honest step time."""
+"""Steps before the recorded one: optimizer state exists then, and the unrecorded steps give an honest step time."""
 
 
 class Recorder:
     """Records what happens inside `with Recorder(path): ...` as one training step, and writes it to `path`.
 
+    With `steps`, `warmup` or `on` the block holds a training loop instead, and a step is what lies between two
+    optimizer steps: it ends behind the last one before the next forward (see `step_boundaries`).
+
     Args:
-        path: the `.mstrata` file to write; its folder must exist and be writable.
+        path: the `.mstrata` file to write; its folder must exist and be writable. Where there are several ranks, each
+            writes its own file: `step.mstrata` becomes `step.mstrata.d/rank-00.mstrata` and so on, and a path that
+            ends in `/` is that folder.
+        steps: how many consecutive steps of a loop to record; the file is written as soon as they have ended.
+        warmup: steps of a loop before the recorded ones; they and up to three later ones are timed.
+        on: `oom`, `peak` or `signal`: keep the last steps of a loop, and write them when an out-of-memory error leaves
+            the block, when a step needs 2% more memory than any before it, or when a signal arrives; each time anew.
+        keep: complete steps written before the one in which it happened. Zero with `signal` costs nothing until then.
+        signal: number of the signal; SIGUSR1 by default. The program's own handler is called too, and put back.
         model: the model; by default the outermost module called whose parameters the optimizer holds.
         optimizer: the optimizer; by default every one whose `step` runs.
         super_block: layers per super-block; by default found from the module tree.
-        source: `cpu` or `cuda`; by default CUDA where this process uses it.
+        source: `cpu` or `cuda`, or a source of one's own; by default CUDA where this process uses it.
 
     Raises:
         CaptureError: before the step, if the path cannot be written or the arguments make no sense. Failures after
@@ -56,149 +61,133 @@ class Recorder:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] = "step.mstrata", *, model: nn.Module | None = None,
-        optimizer: torch.optim.Optimizer | None = None, super_block: int | None = None, source: str | None = None,
+        self, path: str | os.PathLike[str] = "step.mstrata", *, steps: int | None = None, warmup: int | None = None,
+        on: str | None = None, keep: int = KEEP, signal: int | None = None, model: nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None, super_block: int | None = None,
+        source: str | Source | None = None,
     ) -> None:  # fmt: skip
-        self.path = _writable(path)
-        if source not in (None, "cpu", "cuda"):
-            raise CaptureError(f"The source must be 'cpu' or 'cuda', not {source!r}.")
-        if super_block is not None and super_block < 1:
-            raise CaptureError(f"A super-block has at least one layer, not {super_block}.")
-        self.written = False
-        """Whether the file was written."""
+        _check(steps, warmup, on, keep, super_block, source)
+        self._maker = Maker(path, Found.of(model, optimizer), super_block, source)
         self.step_index: int | None = None
-        self.unrecorded_seconds: float | None = None
-        self._found = Found.of(model, optimizer)
-        self._super_block = super_block
-        self._source_name = source
-        self._source: Source | None = None
-        self._log = StepLog()
-        self._watches: list[Any] = []
+        """Number of the step that the block is, where it is known."""
+        self.steps_seen = 0
+        """Steps that have ended in the block."""
+        self.optimizer_steps = 0
+        """How often an optimizer stepped in a loop."""
+        self._loop = any(asked is not None for asked in (steps, warmup, on))
+        self._choice = (steps or 1, warmup, on, keep, signal)
+        self._sequence: StepSequence | None = None
+        self._boundaries: StepBoundaries | None = None
+
+    @property
+    def path(self) -> Path:
+        """The path that was asked for."""
+        return self._maker.target.path
+
+    @property
+    def file(self) -> Path:
+        """The file written last: `path`, or this rank's in the folder of its run."""
+        return self._maker.target.file
+
+    @property
+    def written(self) -> bool:
+        """Whether the file was written."""
+        return self._maker.written
 
     def __enter__(self) -> Recorder:
-        self._log, self.written = StepLog(), False
-        try:
-            source = choose(self._source_name)
-            source.start()
-        except Exception as error:  # the step has not begun, and runs unrecorded
-            _say(f"not recording: {_sentence(error)}")
-            return self
-        self._source = source
-        self._install()
+        self._maker.begin()
+        if self._loop:
+            self._sequence = self.sequence(loop=True)
+            self._boundaries = StepBoundaries(self._sequence)
+            self._boundaries.install()
+        else:
+            self._sequence = Schedule(self._maker, after=0, index=self.step_index)
+            self._sequence.begin()
         return self
-
-    def use(self, found: Found) -> None:
-        """What a look at an earlier call found; anything given by the user stays."""
-        self._found = self._found.or_else(found)
-
-    def _install(self) -> None:
-        log = self._log
-        log.active, log.thread = True, thread_id()
-        self._watches = [PhaseWatch(log), ModuleWatch(log), SavedTensorWatch(log)]
-        try:
-            self._name_what_is_there()
-            for watch in self._watches:
-                watch.install()
-        except Exception as error:
-            self._remove()
-            log.failures[f"{type(error).__name__}: {_sentence(error)}"] += 1
-        log.start_time = time.time_ns()
-
-    def _name_what_is_there(self) -> None:
-        model, optimizers = self._found.model(), self._found.optimizers()
-        if model is not None:
-            self._log.roots.append(model)
-            note_parameters(self._log, model)
-            note_gradients(self._log, model)
-        for optimizer in optimizers:
-            self._log.optimizers[id(optimizer)] = optimizer
-            note_state(self._log, optimizer)
-
-    def _remove(self) -> None:
-        for watch in reversed(self._watches):
-            try:
-                watch.remove()
-            except Exception as error:  # what one could not put back must not keep the others from it
-                self._log.failures[f"{type(watch).__name__}: {_sentence(error)}"] += 1
-        self._watches = []
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip
-        if self._source is None:
-            return
-        log = self._log
-        log.end_time = time.time_ns()
-        log.active = False
-        self._remove()
-        try:
-            self._source.stop()
-            if error is not None:
-                _note_exception(log, error)
-            self._finish()
-        except Exception as failure:  # the step is over; a recorder's failure is said, never raised into training
-            _say(f"the step was not recorded: {_sentence(failure)}")
-        finally:
-            log.release()
-            self._log, self._source = StepLog(), None
+        sequence, boundaries, self._sequence, self._boundaries = self._sequence, self._boundaries, None, None
+        if boundaries is not None:
+            boundaries.remove(error)
+            self.optimizer_steps = boundaries.optimizer_steps
+        elif sequence is not None:
+            sequence.end(error)
+        self.steps_seen = sequence.number if sequence is not None else 0
 
-    def _finish(self) -> None:
-        log = self._log
-        model = self._found.model() if self._found.given else choose_root(log.roots, list(log.optimizers.values()))
-        if not log.calls or model is None:
-            _say("the step was not recorded: it ran no torch.nn.Module.")
-            return
-        note_parameters(log, model)
-        recording = self._recording(model)
-        files.write(recording, self.path)
-        self.written = True
-        _say(peak_line(recording, self.path))
+    def use(self, found: Found) -> None:
+        """What a look at an earlier step found; anything given by the user stays."""
+        self._maker.use(found)
 
-    def _recording(self, model: nn.Module) -> Recording:
-        assert self._source is not None
-        strings = StringTable()
-        stacks = StackTable(strings)
-        allocations = self._source.collect(self._log, strings, stacks)
-        meta = {
-            "source": self._source.name,
-            "memstrata_version": _version(),
-            "super_block_override": self._super_block,
-            "step_index": self.step_index,
-            "step_seconds_recorded": (self._log.end_time - self._log.start_time) / 1e9,
-            "step_seconds_unrecorded": self.unrecorded_seconds,
-            **_rank(),
-        }
-        if not any(True for _ in model.parameters()):
-            self._log.problem("no_parameters", Severity.info, "The recorded model has no parameters.")
-        return assemble(self._log, model, allocations, strings, stacks, meta)
+    def sequence(self, loop: bool) -> StepSequence:
+        """What is to happen in which step; in a `loop` nobody says where steps begin and end."""
+        steps, warmup, on, keep, number = self._choice
+        if on is not None:
+            return Armed(self._maker, on, keep, _warmup(warmup, on, 0 if loop else WARMUP), number)
+        return Schedule(self._maker, _warmup(warmup, on, 0 if loop else WARMUP), steps, loop=loop)
+
+    @property
+    def _source(self) -> Any:
+        return self._maker.last.source if self._maker.last is not None else None
+
+
+def _warmup(warmup: int | None, on: str | None, usual: int) -> int:
+    """The first steps run out of memory most often; a peak is one only after them."""
+    if warmup is not None:
+        return warmup
+    return {None: usual, "oom": 0}.get(on, WARMUP)
+
+
+def _check(steps: int | None, warmup: int | None, on: str | None, keep: int, super_block: int | None,
+           source: Any) -> None:  # fmt: skip
+    if isinstance(source, str) and source not in ("cpu", "cuda"):
+        raise CaptureError(f"The source must be 'cpu' or 'cuda', not {source!r}.")
+    if super_block is not None and super_block < 1:
+        raise CaptureError(f"A super-block has at least one layer, not {super_block}.")
+    if steps is not None and steps < 1:
+        raise CaptureError(f"At least one step is recorded, not {steps}.")
+    if warmup is not None and warmup < 0:
+        raise CaptureError(f"warmup counts the steps before the recorded one and cannot be {warmup}.")
+    if on is not None and on not in TRIGGERS:
+        raise CaptureError(f"on must be one of {', '.join(map(repr, TRIGGERS))}, not {on!r}.")
+    if on is not None and steps is not None:
+        raise CaptureError("Recording waits for something, or records so many steps: on and steps exclude each other.")
+    if keep < 0:
+        raise CaptureError(f"keep counts the steps before the one that is waited for and cannot be {keep}.")
 
 
 def record_step(
-    path: str | os.PathLike[str] = "step.mstrata", *, warmup: int = WARMUP, model: nn.Module | None = None,
+    path: str | os.PathLike[str] = "step.mstrata", *, warmup: int | None = None, steps: int | None = None,
+    on: str | None = None, keep: int = KEEP, signal: int | None = None, model: nn.Module | None = None,
     optimizer: torch.optim.Optimizer | None = None, super_block: int | None = None, source: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:  # fmt: skip
     """Decorate a function that performs one training step: the call after `warmup` calls is recorded to `path`.
 
-    The other calls are only timed until then, and left alone afterwards. For the other arguments see `Recorder`.
+    The file is written at once. The calls before and up to three after are timed, and the file then says how long a
+    step takes unrecorded; after that a call costs nothing. With `steps` so many consecutive calls are recorded.
+    With `on` every call is, and the last ones are written when that happens, as often as it does; without a `warmup`
+    of one's own that begins with the first call for `oom`, else with the fourth. For the other arguments see
+    `Recorder`.
 
     Raises:
         CaptureError: at decoration, if the path cannot be written or the arguments make no sense.
     """
     if callable(path):
         raise CaptureError("record_step needs parentheses: @record_step('before.mstrata').")
-    if warmup < 0:
-        raise CaptureError(f"warmup counts the calls before the recorded one and cannot be {warmup}.")
-    recorder = Recorder(path, model=model, optimizer=optimizer, super_block=super_block, source=source)
+    recorder = Recorder(path, steps=steps, warmup=warmup, on=on, keep=keep, signal=signal, model=model,
+                        optimizer=optimizer, super_block=super_block, source=source)  # fmt: skip
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         _check_function(function)
-        schedule = _Schedule(recorder, warmup)
+        calls = _Calls(recorder)
 
         @functools.wraps(function)
         def step(*args: P.args, **kwargs: P.kwargs) -> R:
-            if schedule.done:
+            if calls.done:
                 return function(*args, **kwargs)
-            return schedule.call(function, *args, **kwargs)
+            return calls.call(function, *args, **kwargs)
 
+        weakref.finalize(step, calls.close)  # at the latest when the interpreter ends
         return step
 
     return decorate
@@ -212,100 +201,44 @@ def _check_function(function: Callable[..., Any]) -> None:
         raise CaptureError(f"record_step needs a plain function; in {name} put `with Recorder(path):` around the step.")
 
 
-class _Schedule:
-    """Which call of a decorated function does what."""
+class _Calls:
+    """The calls of a decorated function as steps: those that it makes of itself, and those of other threads, are
+    none."""
 
-    def __init__(self, recorder: Recorder, warmup: int) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.done = False
         self._recorder = recorder
-        self._warmup = warmup
-        self._calls = 0
-        self._seconds: list[float] = []
+        self._steps: StepSequence | None = None
+        self._thread = 0
+        self._running = False
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        number = self._calls
-        self._calls += 1
-        if number < self._warmup:
-            return self._unrecorded(number, function, *args, **kwargs)
-        self.done = True
-        self._recorder.step_index = number
-        self._recorder.unrecorded_seconds = _step_seconds(self._seconds)
-        with self._recorder:
+        steps = self._begun()
+        if self._running or self._thread != threading.get_ident():
             return function(*args, **kwargs)
-
-    def _unrecorded(self, number: int, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        discovery = Discovery() if number == 0 else None
-        start = _now()
+        self._running = True
+        steps.begin()
         try:
-            if discovery is None:
-                return function(*args, **kwargs)
-            with discovery:
-                return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            steps.end(error)
+            raise
+        else:
+            steps.end()
+            return result
         finally:
-            self._seconds.append(_now() - start)
-            if discovery is not None:
-                self._recorder.use(discovery.found())
+            self._running = False
+            self.done = steps.done
 
+    def close(self) -> None:
+        """Nobody can call the function any more."""
+        if self._steps is not None:
+            self._steps.close()
 
-def _step_seconds(seconds: list[float]) -> float | None:
-    """Median of at least two calls; the first, slowed by lazy initialisation, counts only if it must."""
-    usable = seconds[1:] if len(seconds) > 2 else seconds
-    return median(usable) if len(usable) >= 2 else None
-
-
-def _now() -> float:
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
-def _writable(path: str | os.PathLike[str]) -> Path:
-    target = Path(path).absolute()
-    try:
-        target.lstat()
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise CaptureError(f"{os.fspath(path)!r} cannot be written: {reason}.") from error
-    if target.is_dir():
-        raise CaptureError(f"{target} is a folder; record_step needs the name of a file.")
-    if not target.parent.is_dir():
-        raise CaptureError(f"The folder {target.parent} does not exist, so {target.name} cannot be written.")
-    if not os.access(target.parent, os.W_OK):
-        raise CaptureError(f"The folder {target.parent} is not writable, so {target.name} cannot be written.")
-    return target
-
-
-def _note_exception(log: StepLog, error: BaseException) -> None:
-    text = f"The step raised {type(error).__name__}: {_sentence(error)}"
-    log.problem("step_raised", Severity.error, text[:500])
-
-
-def _sentence(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _say(text: str) -> None:
-    if sys.stderr is None:
-        return
-    try:
-        print(f"memstrata: {text}", file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        pass  # stderr is closed: nobody is there to be told
-
-
-def _version() -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("memstrata")
-    except PackageNotFoundError:
-        return None
-
-
-def _rank() -> dict[str, int]:
-    distributed = torch.distributed
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return {}
-    return {"rank": distributed.get_rank(), "world_size": distributed.get_world_size()}
+    def _begun(self) -> StepSequence:
+        if self._steps is None:
+            self._thread = threading.get_ident()
+            self._recorder._maker.begin()
+            self._steps = self._recorder.sequence(loop=False)
+            self._steps.open()
+        return self._steps

@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_export(commands)
     _add_check(commands)
     _add_predict(commands)
+    _add_scale(commands)
     _add_plan(commands)
     _add_allocator(commands)
     _add_dry_run(commands)
@@ -95,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_files(commands: Any) -> None:
     view = _command(commands, "view", _view, "open recordings, snapshots or a run directory, in a window")
-    view.add_argument("files", metavar="FILE", nargs="+", help="a recording, a snapshot, or a folder of ranks")
+    view.add_argument("files", metavar="FILE", nargs="*", help="a recording, a snapshot, or a folder of ranks")
     report = _command(commands, "report", _report, "print what one file says, or compare the ranks of a run")
     report.add_argument("file", metavar="FILE", help="a file, or a folder with a file for each rank")
     report.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
@@ -132,7 +133,19 @@ def _add_predict(commands: Any) -> None:
     what.add_argument("--config", metavar="FILE", help="a Hugging Face config.json, or a TOML file")
     predict.add_argument("--tokens", type=int, metavar="N", help="batch x sequence length (default: the preset's)")
     predict.add_argument("--segment-layers", type=int, metavar="K", help="layers in one checkpoint segment")
+    predict.add_argument("--kernels", default="", metavar="NAME=KIND,...", help="norm=composite, attention=math, ...")
+    predict.add_argument("--parallel", default="zero=3,data=64", metavar="NAME=N,...",
+                         help="zero, data, tensor, sequence, pipeline, microbatches (default: zero=3,data=64)")  # fmt: skip
     predict.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+
+
+def _add_scale(commands: Any) -> None:
+    scale = _command(commands, "scale", _scale, "print how a step grows with its size, and what fits a budget")
+    scale.add_argument("files", metavar="FILE", nargs="+", help="recordings of one model at two sizes or more")
+    scale.add_argument("--budget", metavar="SIZE", help="what there is, e.g. 80GiB")
+    scale.add_argument("--batch", type=int, metavar="N", help="batch size for the curve (default: the first file's)")
+    scale.add_argument("--to", type=int, default=262_144, metavar="N", help="sequence length at which the curve ends")
+    scale.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
 
 
 def _add_plan(commands: Any) -> None:
@@ -321,20 +334,39 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from .analysis.prediction import predict
+    from .analysis.kernels import parse_kernels
+    from .analysis.model_facts import facts_of_file, facts_of_preset
+    from .analysis.parallel import parse_parallel
     from .analysis.shape_config import shape_of_file
     from .analysis.shape_presets import preset
-    from .report.predict_text import predict_text
+    from .report.predict_text import Asked, predict_json, predict_text
 
     name = options.preset if options.config is None else _name(options.config)
     shape = preset(options.preset) if options.config is None else shape_of_file(options.config)
     if options.tokens is not None:
         shape = shape.with_tokens(options.tokens)
     plan = shape.per_super_block() if options.segment_layers is None else shape.every(options.segment_layers)
+    facts = facts_of_preset(name, shape) if options.config is None else facts_of_file(options.config, shape)
+    asked = Asked(parse_kernels(options.kernels), parse_parallel(options.parallel), facts)
     if options.json:
-        _print_json(predict(shape, plan).as_json() | {"assumptions": list(shape.assumptions)})
+        _print_json(predict_json(shape, plan, asked))
     else:
-        _print(predict_text(name, shape, plan))
+        _print(predict_text(name, shape, plan, asked))
+    return 0
+
+
+def _scale(options: argparse.Namespace) -> int:
+    from .analysis.scaling import scaling
+    from .look.units import parse_bytes
+    from .report.scaling_text import AskedSize, scaling_json, scaling_text
+
+    budget = None if options.budget is None else parse_bytes(options.budget)
+    asked = AskedSize(budget, options.batch, options.to)
+    found = scaling([_open(path) for path in options.files])
+    if options.json:
+        _print_json(scaling_json(found, asked))
+    else:
+        _print(scaling_text(found, asked))
     return 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -128,10 +128,12 @@ class Rows:
         out = np.empty(self.count, np.int64)
         out[self._at] = of_dicts
         for at, first, end, columns in self._runs:
-            column = columns.integers.get(key)
-            if column is None and default is None:
+            if key in columns.integers:
+                out[at : at + end - first] = columns.integers[key][first:end]
+            elif default is None:
                 raise ValueError(f"{key!r} of {what} is missing or not a whole number")
-            out[at : at + end - first] = default if column is None else column[first:end]
+            else:
+                out[at : at + end - first] = default
         for *_, columns in self._runs:
             columns.integers.pop(key, None)
         return out
@@ -238,12 +240,13 @@ def settings(value: Any, depth: int = 2) -> dict[str, Any]:
     return kept
 
 
-def members(rows: Rows, key: str, known: dict[str, int], unknown: int, seen: Counter[str]) -> U8:
+def members(rows: Rows, key: str, known: Mapping[str, int], unknown: int, seen: Counter[str]) -> U8:
     """The member that the text under `key` names; `unknown`, counted by name in `seen`, for a name not known."""
     numbers, names = rows.texts(key)
     names.append("(none)")  # where -1 points
-    counts = np.bincount(np.where(numbers < 0, len(names) - 1, numbers), minlength=len(names)).tolist()
-    for name, n in zip(names, counts):
-        if n and name not in known:
-            seen[name] += n
+    strange = np.array([name not in known for name in names])
+    if strange.any():
+        found, first, counts = np.unique(numbers[strange[numbers]], return_index=True, return_counts=True)
+        for i in np.argsort(first).tolist():  # in the order in which they occur
+            seen[names[found[i]]] += int(counts[i])
     return np.array([known.get(name, unknown) for name in names], np.uint8)[numbers]

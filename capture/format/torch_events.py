@@ -27,6 +27,7 @@ _PLACED = (Action.alloc, Action.free_requested, Action.free_completed, Action.se
            Action.segment_map, Action.segment_unmap)  # fmt: skip
 """Actions that must have an address and a size."""
 
+_IS_PLACED = np.isin(np.arange(256), _PLACED)
 _LAST_TIME_US = (1 << 63) // 1000
 _MAX_ANNOTATIONS = 1 << 20
 
@@ -58,7 +59,7 @@ class EventReader:
         lengths = [plain.count(trace) for trace in traces]
         flat = Rows([part for trace in traces for part in trace])
         action = plain.members(flat, "action", ACTIONS, Action.unknown, self.unknown_actions)
-        placed = np.isin(action, _PLACED)
+        placed = _IS_PLACED[action]
         columns: dict[str, Any] = {
             "action": action,
             "device": np.repeat(np.array([rows.get(i, NONE) for i in range(len(traces))], np.int32), lengths),
