@@ -121,7 +121,8 @@ def _failures(log: StepLog) -> list[Problem]:
 
 def _threads(log: StepLog) -> list[Problem]:
     text = (
-        "Other threads ran forward or called backward: what they saved, and on a CPU what they allocated, was not seen."
+        "Other threads ran forward or called backward: what they saved outside modules, and on a CPU what they"
+        " allocated, was not seen."
     )
     return [Problem("other_threads", Severity.warning, text, len(log.other_threads))] if log.other_threads else []
 

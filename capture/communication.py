@@ -49,6 +49,9 @@ _KEYS = ("AutogradCPU", "AutogradCUDA")
 """Where our kernels lie: above the ones that communicate, and empty otherwise."""
 
 
+_MOST_BUFFERS = 20_000
+
+
 class CommunicationWatch:
     """Installs and removes itself around one recorded step; does nothing where no process group exists."""
 
@@ -165,8 +168,18 @@ class CommunicationWatch:
                 continue
             known = Known(StorageKind.communication, part.device, part.address, part.storage_bytes, name, module,
                           time.time_ns())  # fmt: skip
+            self._forget_some()
             self._buffers[part.storage] = known
             self._references.append(weakref.ref(piece.untyped_storage(), functools.partial(_died, known)))
+
+    def _forget_some(self) -> None:
+        """A run that is watched for a thousand steps must not grow: the oldest dead half goes when there are many."""
+        if len(self._buffers) < _MOST_BUFFERS:
+            return
+        dead = [number for number, known in self._buffers.items() if known.end_time != NONE]
+        for number in dead[: len(dead) // 2 + 1]:
+            del self._buffers[number]
+        self._references = [reference for reference in self._references if reference() is not None]
 
     def _name_buffers(self) -> None:
         packed = {row.storage for row in self.log.saved}

@@ -73,6 +73,24 @@ def test_torch_encoder_layer(tree):
     assert widths(tree.recording([["layers.0"]], batch=1, sequence=4)) == [16, 16, 48, 16, 16, 16, 64, 64, 16]
 
 
+def test_a_relu_keeps_its_output_only(tree):
+    tree.add("", "TransformerEncoder").add("layers", "ModuleList")
+    tree.add("layers.0", "TransformerEncoderLayer", listed=True, attributes={"activation_relu_or_gelu": 1})
+    tree.add("layers.0.self_attn", "MultiheadAttention", in_proj_weight=(48, 16))
+    tree.linear("layers.0.self_attn.out_proj", 16, 16).linear("layers.0.linear1", 16, 64)
+    tree.linear("layers.0.linear2", 64, 16).add("layers.0.norm1", "LayerNorm", weight=(16,))
+    tree.add("layers.0.norm2", "LayerNorm", weight=(16,))
+    assert widths(tree.recording([["layers.0"]], batch=1, sequence=4)) == [16, 16, 48, 16, 16, 16, 64, 16]
+
+
+def test_a_way_back_that_is_listed_first(tree):
+    tree.add("", "Model").add("layers", "ModuleList").add("layers.0", "Layer", listed=True)
+    tree.add("layers.0.mixer", "GatedDeltaNet").linear("layers.0.mixer.out_proj", 24, 8)
+    tree.linear("layers.0.mixer.in_proj_qkv", 8, 40).linear("layers.0.mixer.in_proj_z", 8, 24)
+    tree.add("layers.0.norm", "RMSNorm", weight=(8,))
+    assert widths(tree.recording([["layers.0"]], batch=1, sequence=4)) == [8, 8, 40, 24, 24, 8]
+
+
 def test_transposed_weights_of_conv1d(tree):
     tree.add("", "GPT2").add("h", "ModuleList").add("h.0", "Block", listed=True).add(
         "h.0.ln_1", "LayerNorm", weight=(16,)

@@ -16,9 +16,15 @@ DEVICE_KEYS = {
     "end_bytes",
     "reserved_peak_bytes",
     "reserved_end_bytes",
+    "outside_allocator_peak_bytes",
     "events",
     "categories_at_peak",
     "coverage_at_peak",
+    "inferred",
+    "inferred_coverage_at_peak",
+    "unattributed_at_peak",
+    "inferred_steps",
+    "inferred_phases",
 }
 SAMPLES = [
     "before",
@@ -81,7 +87,13 @@ def check(got):
     for device in got["devices"]:
         assert set(device) == DEVICE_KEYS
         assert sum(device["categories_at_peak"].values()) == device["peak_bytes"]
-        assert 0 <= device["coverage_at_peak"] <= 1
+        assert 0 <= device["coverage_at_peak"] + device["inferred_coverage_at_peak"] <= 1
+        assert device["inferred"] == (got["kind"] == "snapshot")
+        if device["inferred"]:
+            unknown = device["categories_at_peak"].get("unattributed", 0)
+            assert sum(device["unattributed_at_peak"].values()) == unknown
+        else:
+            assert not (device["inferred_coverage_at_peak"] or device["inferred_phases"] or device["inferred_steps"])
         assert all(device["events"].values())
         assert isinstance(device["peak_event"], int)
     for problem in got["problems"]:

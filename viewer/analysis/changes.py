@@ -2,9 +2,9 @@
 
 An allocation has no name that lasts from run to run. Two are taken for the same thing where category, layer, module
 inside the layer, and what they are agree: the name of a known storage, the operator that autograd saved, and only
-where nothing names them the operator and the user's line on their stack. Lines move when code is edited: what is made at a line that only
-one run has is matched with what the other makes at another line, if it is as much of the same sizes. What is the same
-thing in several layers, and fared the same in all of them, is one row.
+where nothing names them the operator and the user's line on their stack. Lines move when code is edited: what is made
+at a line that only one run has is matched with what the other makes at another line, if it is as much of the same
+sizes. What is the same thing in several layers, and fared the same in all of them, is one row.
 """
 
 from __future__ import annotations
@@ -179,12 +179,20 @@ def _by_place(run: Run) -> Places:
 def _alike(run: Run) -> Iterator[I64]:
     """The rows alive at the peak, cut into parts that are the same thing, so that words are made once for each."""
     alive, of = run.allocations.alive(run.peak_position), run.attribution
-    keys = np.stack([of.category[alive], of.layer[alive], of.module[alive], of.known[alive], _saved_op(run, alive),
-                     run.allocations.stack[alive]], axis=1).astype(np.int64)  # fmt: skip
     if not len(alive):
         return
-    _, part = np.unique(keys, axis=0, return_inverse=True)
-    part = part.reshape(-1)
+    part = np.zeros(len(alive), np.int64)
+    stack = run.allocations.stack[alive]
+    for column in (
+        of.category[alive],
+        of.layer[alive],
+        of.module[alive],
+        of.known[alive],
+        _saved_op(run, alive),
+        stack,
+    ):
+        values = column.astype(np.int64) - NONE  # from 0 on
+        part = np.unique(part * (int(values.max()) + 1) + values, return_inverse=True)[1]
     order = np.argsort(part, kind="stable")
     yield from np.split(alive[order], np.flatnonzero(np.diff(part[order])) + 1)
 
@@ -207,13 +215,13 @@ def _thing(run: Run, row: int, layer: str) -> Thing:
 def _what(run: Run, row: int, layer: str) -> str:
     """What names it; empty where nothing does."""
     recording, strings = run.recording, run.recording.strings
-    known, op = int(run.attribution.known[row]), int(_saved_op(run, np.array([row]))[0])
+    known, saved = int(run.attribution.known[row]), int(run.attribution.saved[row])
     if known != NONE:
         name = strings[int(recording.known_storages.name[known])]
         return name.replace(f"{layer}.", "", 1) if layer else name
-    if op == NONE:
+    if saved == NONE:
         return ""
-    name = strings[op].removesuffix("Backward0")
+    name = strings[int(recording.saved_tensors.op[saved])].removesuffix("Backward0")
     return (name in _VIEWS and _operator(run, row)) or name
 
 

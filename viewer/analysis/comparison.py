@@ -155,8 +155,8 @@ def _reserved(diff: Diff) -> str:
 
 def _unknown_activations(diff: Diff) -> str:
     without = [run.name or "a run" for run in (diff.a, diff.b) if "saved_tensors" not in run.capabilities]
-    where = "these files" if len(without) == 2 else without[0]
-    return f"What autograd kept is not known in {where}, so no saving of activations is compared."
+    where = "both files" if len(without) == 2 else without[0]
+    return f"What autograd kept is not known in {where}, so no saving can be compared."
 
 
 def _differences(diff: Diff) -> Line:

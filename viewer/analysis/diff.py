@@ -22,7 +22,6 @@ from .shape import plan_in_force, shape_of
 from .structure import Measured, Slot, merged_order, slots
 from .warnings import warnings_of
 
-
 _INFERRED = {
     (False, False): "",
     (True, True): " (inferred)",
@@ -96,9 +95,7 @@ class Diff:
         for c in (c for c in Category if c in a or c in b):
             inferred = (c in guessed[0], c in guessed[1])
             label = c.label + _INFERRED[inferred]
-            rows.append(
-                DiffRow(label, a.get(c, 0), b.get(c, 0), query(self.a, c), query(self.b, c), inferred, c.label)
-            )
+            rows.append(DiffRow(label, a.get(c, 0), b.get(c, 0), query(self.a, c), query(self.b, c), inferred, c.label))
         return tuple(rows)
 
     @cached_property

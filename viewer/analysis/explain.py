@@ -147,7 +147,10 @@ def _other_precision(kept: Kept, places: Places, dtype: str) -> tuple[str, str] 
     if not dtype or not kept.dtype or kept.dtype == dtype:
         return None
     cls = places.class_of(kept.module)
-    return f"{kept.dtype} copy inside {cls or 'the layer'}", "a kernel that computes inside in that precision keeps none"
+    return (
+        f"{kept.dtype} copy inside {cls or 'the layer'}",
+        "a kernel that computes inside in that precision keeps none",
+    )
 
 
 def _activation(kept: Kept, places: Places, dtype: str) -> tuple[str, str] | None:

@@ -106,7 +106,7 @@ def _halves_of(tree: ModuleTree, row: int, hidden: int, times: int) -> list[Half
     """The halves in one module: each ends with the projection back to the residual width."""
     halves: list[Half] = []
     pending: list[_Linear] = []
-    linears = _linears(tree, row)
+    linears = _way_back_last(tree, _linears(tree, row), hidden)
     for place, linear in enumerate(linears):
         if pending and _is_output(tree, linear, linears[place + 1 :], hidden):
             halves.append(_half(tree, row, _kept_outputs(tree, row, pending, linear), pending, linear, times))
@@ -117,6 +117,20 @@ def _halves_of(tree: ModuleTree, row: int, hidden: int, times: int) -> list[Half
         extra = tuple((tree.name(p.row), p.width_out * times) for p in pending)
         halves[-1] = replace(halves[-1], projections=halves[-1].projections + extra)
     return halves
+
+
+def _way_back_last(tree: ModuleTree, linears: list[_Linear], hidden: int) -> list[_Linear]:
+    """In order, but a way back that is listed before every projection goes to the end."""
+    first = linears[0] if linears else None
+    if first is None or first.width_out != hidden or not _OUTPUT_NAME.match(tree.name(first.row)):
+        return linears
+    again = any(other.width_out == hidden and _OUTPUT_NAME.match(tree.name(other.row)) for other in linears[1:])
+    return linears if again or len(linears) == 1 else [*linears[1:], first]
+
+
+def is_output_name(name: str) -> bool:
+    """Whether a projection of this name leads back to the residual stream."""
+    return bool(_OUTPUT_NAME.match(name))
 
 
 def _is_output(tree: ModuleTree, linear: _Linear, later: list[_Linear], hidden: int) -> bool:

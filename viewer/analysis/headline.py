@@ -18,7 +18,7 @@ from ..model.run import Run
 from .place import outside_text, place_of, set_outside_layers
 from .prediction import predict
 from .residual import Residual, residual
-from .shape import is_compiled, not_counted, plan_in_force, shape_of
+from .shape import convolutions, is_compiled, not_counted, plan_in_force, shape_of
 from .what_if import Estimate, estimate, why_no_estimate
 
 ITEMS = 3
@@ -159,6 +159,9 @@ def why_no_prediction(run: Run) -> str:
         return "No prediction: the recording knows no layers."
     if not meta.batch:
         return "No prediction: batch and sequence length are unknown."
+    pixels = convolutions(run)
+    if pixels:
+        return f"No prediction: {pixels} keep their input pixel by pixel, and no parameter says how many there are."
     return "No prediction: no layer has widths that can be read from its parameters."
 
 

@@ -10,7 +10,8 @@ residual work on either. Rules, per half of a layer (h hidden, b bytes of a valu
   projection twice as wide as the heads carries a gate: what attention puts out and the sigmoid of the gate besides.
 * gated MLP: what its activation function puts out.
 * dropout: a mask of one byte (CPU: one value) behind each half.
-* gated delta, reference: what transformers' kernel in Python was measured to keep in a dry run, by value width.
+* gated delta, reference: what transformers' kernel in Python was measured to keep in a dry run, by value width; over
+  a recording it is measured and stays in the residual.
 * a layer's output is the next layer's input: one storage.
 """
 
@@ -19,15 +20,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from memstrata.capture.format.plan import LayerShape, ModelShape, Term
 
 RECURRENT = re.compile(r"delta|linear.?attention|mamba|ssm|retention|rwkv", re.IGNORECASE)
-REFERENCE_BYTES = 110
-"""Bytes per token and value of the value projection that the reference gated-delta kernel keeps beyond the widths:
-dry run of the hybrid preset at 8,192 tokens, 48 value heads x 128, bfloat16 with float32 inside."""
+REFERENCE_BYTES = 74
+"""Bytes per token and value of the value projection that the reference gated-delta kernel keeps beyond the widths of a
+configuration: 544,555 bytes per token in a linear-attention half of the hybrid preset's dry run at 8,192 tokens (48
+value heads x 128, bfloat16 with float32 inside), of which the widths are 88,256."""
 FLOAT32 = 4
+ADDED_INSIDE = (
+    "activation output", "mixed values", "sigmoid of the gate", "log-sum-exp", "scores", "reference kernel",
+)  # fmt: skip
+"""How the names of the terms end that kernels add between the projections of a half."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,11 @@ class ModelFacts:
     heads: int = 0
     vocabulary: int = 0
     sequence: int = 0
+    recurrent: frozenset[str] = frozenset()
+    """Paths of the modules that are linear attention of some kind, where names do not say so."""
+
+
+_NO_FACTS = ModelFacts()
 
 
 @dataclass(frozen=True)
@@ -92,11 +104,8 @@ class HalfTerms:
     projections: tuple[Term, ...]
     inner: Term
     output: Term
-
-    @property
-    def recurrent(self) -> bool:
-        """Linear attention of some kind, by the name of the half or of its module."""
-        return bool(RECURRENT.search(self.norm_output.name) or RECURRENT.search(self.inner.module))
+    recurrent: bool
+    """Linear attention of some kind."""
 
     @property
     def gated_mlp(self) -> bool:
@@ -118,17 +127,24 @@ class HalfTerms:
         return self.attention and len(self.projections) >= 3 and self.projections[0].width == 2 * self.inner.width
 
 
-def halves_in(layer: LayerShape) -> list[HalfTerms]:
+def halves_in(layer: LayerShape, facts: ModelFacts = _NO_FACTS) -> list[HalfTerms]:
     """The halves of a layer; none where its modules run in order."""
     begins = [i for i, term in enumerate(layer.terms) if term.name.endswith("norm output")]
     found = []
-    for begin, end in zip(begins, [*begins[1:], len(layer.terms)], strict=True):
+    for begin, end in pairwise([*begins, len(layer.terms)]):
         terms = layer.terms[begin:end]
-        place = next((i for i, term in enumerate(terms) if i and term.name.endswith(" input") and i > 1), len(terms) - 2)
-        last = next((i for i in range(len(terms) - 1, 0, -1) if terms[i].name.endswith("down input")), place)
-        if len(terms) >= 3:
-            found.append(HalfTerms(begin, terms[0], terms[1:last], terms[last], terms[-1]))
+        inner = _inner(terms)
+        if inner:
+            holder = terms[inner].module.rpartition(".")[0]
+            recurrent = bool(RECURRENT.search(f"{terms[0].name} {holder}")) or holder in facts.recurrent
+            found.append(HalfTerms(begin, terms[0], terms[1:inner], terms[inner], terms[-1], recurrent))
     return found
+
+
+def _inner(terms: tuple[Term, ...]) -> int:
+    """The place of what goes into the output projection: an input, and not that of experts; 0 where there is none."""
+    inputs = [i for i, term in enumerate(terms) if term.name.endswith(" input") and "expert input" not in term.name]
+    return inputs[-1] if inputs else 0
 
 
 def with_kernels(shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> ModelShape:
@@ -139,7 +155,7 @@ def with_kernels(shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> Mode
 
 
 def _layer(layer: LayerShape, shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> LayerShape:
-    halves = halves_in(layer)
+    halves = halves_in(layer, facts)
     if not halves:
         return layer
     before = {half.start - 1: half for half in halves}
@@ -155,13 +171,13 @@ def _layer(layer: LayerShape, shape: ModelShape, kernels: Kernels, facts: ModelF
 def _norm(read: Term, kernels: Kernels) -> list[Term]:
     """What the norm keeps that reads this term of the residual stream."""
     name, module = read.name, read.module
-    rows = 2 if kernels.norm == "layer" else 1
-    statistics = Term(f"{name}, statistics of its norm", rows, FLOAT32, f"{rows} x 4 bytes per row", module)
+    which = ("mean", "deviation") if kernels.norm == "layer" else ("root mean square",)
+    statistics = [Term(f"{name}, {what} of its norm", 1, FLOAT32, "4 bytes per row", module) for what in which]
     if kernels.norm != "composite":
-        return [read, statistics]
+        return [read, *statistics]
     own = replace(read, itemsize=max(read.itemsize, FLOAT32), formula=f"{read.formula}, in float32")
     product = Term(f"{name}, normalised", read.width, own.itemsize, f"{read.formula}, before the weight", module)
-    return [own, product, statistics]
+    return [own, product, *statistics]
 
 
 def _added(half: HalfTerms, shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> list[Term]:
@@ -176,13 +192,13 @@ def _added(half: HalfTerms, shape: ModelShape, kernels: Kernels, facts: ModelFac
     if half.gated_mlp:
         add("activation output", inner.width, inner.itemsize, f"width of {inner.name}")
     if half.output_gate:
-        add("attention output", inner.width, inner.itemsize, f"width of {inner.name}")
+        add("mixed values", inner.width, inner.itemsize, f"width of {inner.name}")
         add("sigmoid of the gate", inner.width, inner.itemsize, f"width of {inner.name}")
     if half.attention and kernels.attention == "efficient":
         add("log-sum-exp", facts.heads, FLOAT32, "heads x 4 bytes")
     if half.attention and kernels.attention == "math":
         add("scores", facts.heads * facts.sequence, inner.itemsize, "heads x T")
-    if half.recurrent and kernels.linear == "reference":
+    if half.recurrent and kernels.linear == "reference" and not kernels.measured:
         add("reference kernel", inner.width * REFERENCE_BYTES, 1, f"{REFERENCE_BYTES} bytes x {inner.name}")
     if kernels.dropout != "none":
         add("dropout mask", shape.hidden, 1 if kernels.dropout == "mask" else shape.itemsize, "hidden")
@@ -234,5 +250,3 @@ def changes(shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> tuple[Cha
             key=lambda change: -abs(change.bytes),
         )
     )
-
-

@@ -27,6 +27,12 @@ VIEWS = frozenset(
 )
 
 
+PRODUCTS = frozenset(("mm", "addmm", "bmm", "baddbmm", "linear"))
+"""What a projection puts out is one of these, or a view of one."""
+OWN_OUTPUT = frozenset(("relu", "sigmoid", "tanh", "leaky relu", "elu"))
+"""Functions whose output is no projection's: at most what goes into the next one."""
+
+
 class Reason(Enum):
     """What a pair says."""
 
@@ -63,6 +69,11 @@ def match(run: Run, shape: ModelShape, plan: Plan, position: int, steps: list[St
     return _Matching(run, shape, plan, position).match(steps)
 
 
+def _can_be(step: Step, kept: Kept) -> bool:
+    """A projection's output is not what an activation function put out."""
+    return not (step.term.formula.startswith("width of ") and kept.op in OWN_OUTPUT)
+
+
 class _Matching:
     def __init__(self, run: Run, shape: ModelShape, plan: Plan, position: int) -> None:
         self.run, self.shape, self.plan = run, shape, plan
@@ -70,8 +81,8 @@ class _Matching:
         self.pool: dict[int, list[Kept]] = defaultdict(list)
         for kept in KeptReader(run, shape, plan, self.tree).at(position):
             self.pool[kept.layer].append(kept)
-        for pool in self.pool.values():  # what a projection puts out is a view of a matrix product
-            pool.sort(key=lambda kept: kept.op not in VIEWS)
+        for pool in self.pool.values():  # projections first: most terms are what one puts out
+            pool.sort(key=lambda kept: kept.op not in VIEWS | PRODUCTS)
         self.pairs: list[Pair] = []
 
     def match(self, steps: list[Step]) -> list[Pair]:
@@ -91,7 +102,7 @@ class _Matching:
         for fits in (self._exactly, self._inside, self._around):
             for place in places:
                 for kept in self.pool[place]:
-                    if fits(step, kept) and self._same_size(step, kept, same_bytes):
+                    if fits(step, kept) and self._same_size(step, kept, same_bytes) and _can_be(step, kept):
                         return self._found(step, kept)
         return False
 

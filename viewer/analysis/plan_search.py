@@ -42,7 +42,8 @@ class _Item:
 class Search:
     """Looks for plans of one planner. ValueError with one sentence where the layers' order does not allow it."""
 
-    def __init__(self, planner: Planner) -> None:
+    def __init__(self, planner: Planner, said: Callable[[float], None] = lambda _: None) -> None:
+        """`said(fraction done)` may raise to stop it."""
         self.planner = planner
         runs, facts = planner.facts.runs, planner.facts
         if facts.passes > 1:
@@ -51,7 +52,10 @@ class Search:
         if (np.diff(self._asked[self._asked >= 0]) >= 0).any():
             raise ValueError("Backward did not go through the layers in reverse: choose a segment length.")
         self._layer = runs.layer.tolist()
-        self._items = [self._ending_at(last) for last in range(1, len(runs) + 1)]
+        self._items: list[list[_Item]] = []
+        for last in range(1, len(runs) + 1):
+            said((last / len(runs)) ** 2)
+            self._items.append(self._ending_at(last))
         self._middle, self._rest = self._outside()
 
     def best(self, budget: int) -> Outcome | None:

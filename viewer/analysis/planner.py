@@ -6,6 +6,7 @@ so that a slider can move over plans. Bytes are measured ones, times those of th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -80,9 +81,12 @@ class Planner:
         edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
         return tuple(pairwise(edges))
 
-    def prepare(self) -> None:
-        """Look at every segment of every equal cut, so that a slider over segment lengths has them at hand."""
-        for length in range(1, max(stop - start for start, stop in self.lists) + 1):
+    def prepare(self, said: Callable[[float], None] = lambda _: None) -> None:
+        """Look at every segment of every equal cut, so that a slider over segment lengths has them at hand.
+        `said(fraction done)` may raise to stop it."""
+        longest = max(stop - start for start, stop in self.lists)
+        for length in range(1, longest + 1):
+            said((length - 1) / longest)
             for each in self.every(length):
                 self.effect(*each)
 

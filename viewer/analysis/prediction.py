@@ -116,8 +116,15 @@ def _forward(shape: ModelShape, places: list[_Place]) -> list[Step]:
     for p in places:
         if p.segment < 0 or p.first:
             part = Part.boundary if p.first else Part.kept
-            steps.append(Step(Phase.forward, part, p.layer, p.segment, p.term, p.term.bytes(shape.tokens)))
+            size = boundary_bytes(shape, p.term) if p.first else p.term.bytes(shape.tokens)
+            steps.append(Step(Phase.forward, part, p.layer, p.segment, p.term, size))
     return steps
+
+
+def boundary_bytes(shape: ModelShape, term: Term) -> int:
+    """What a segment that starts from this term keeps: a hidden state goes from layer to layer in the model's own
+    precision, even where the first module then keeps a wider copy of it."""
+    return term.width * min(term.itemsize, shape.itemsize) * shape.tokens
 
 
 def _backward(shape: ModelShape, places: list[_Place]) -> list[Step]:
@@ -133,7 +140,9 @@ def _backward(shape: ModelShape, places: list[_Place]) -> list[Step]:
         steps += _recompute(shape, waiting.pop(p.segment, []))  # once, before the segment's last term goes
         steps.append(Step(Phase.backward, Part.rematerialized, p.layer, p.segment, p.term, -size))
         if p.first:
-            steps.append(Step(Phase.backward, Part.boundary, p.layer, p.segment, p.term, -size))
+            steps.append(
+                Step(Phase.backward, Part.boundary, p.layer, p.segment, p.term, -boundary_bytes(shape, p.term))
+            )
     return steps
 
 

@@ -12,6 +12,7 @@ from memstrata.capture.format.plan import LayerShape, ModelShape, Plan, Ranges, 
 from memstrata.capture.format.recording import Meta, Recording
 from memstrata.capture.format.schema import B1, NONE
 
+from ..look.words import sentence_list
 from .frozen import frozen_layers, frozen_text
 from .halves import find_halves
 from .leaves import LeafWalk
@@ -43,6 +44,15 @@ def is_compiled(run: Run) -> bool:
     """Whether a compiled module is in the tree: rules of eager mode do not apply to it."""
     strings = run.recording.strings
     return any(strings[cls] == COMPILED for cls in run.recording.modules.cls.tolist())
+
+
+def convolutions(run: Run) -> str:
+    """The classes of convolutions inside layers, as text; empty if there are none."""
+    tree = ModuleTree(run.recording)
+    rows = (row for layer in run.layers.modules.tolist() for row in tree.descendants(layer))
+    return sentence_list(
+        sorted({tree.classes[row] for row in rows if tree.classes[row].startswith("Conv")} - {"Conv1D"})
+    )
 
 
 def not_counted(shape: ModelShape) -> str:

@@ -103,6 +103,11 @@ def shape_of_file(path: str, tokens: int | None = None) -> ModelShape:
 
     Raises OSError, or ValueError with one sentence naming the field that is missing or contradicts another.
     """
+    return shape_of_config(fields_of_file(path), path, tokens)
+
+
+def fields_of_file(path: str) -> dict[str, Any]:
+    """The fields of a `config.json` or a `.toml` file. Raises as `shape_of_file`."""
     with open(path, "rb") as file:
         raw = file.read()
     try:
@@ -112,7 +117,7 @@ def shape_of_file(path: str, tokens: int | None = None) -> ModelShape:
         raise ValueError(f"{path} is no {kind}: {' '.join(str(error).split())}") from error
     if not isinstance(given, dict):
         raise ValueError(f"{path} holds no configuration: it is not a table of fields")
-    return shape_of_config(given, path, tokens)
+    return given
 
 
 def shape_of_config(given: Mapping[str, Any], source: str, tokens: int | None = None) -> ModelShape:

@@ -43,7 +43,7 @@ def stepped(scope: Scope, events: int) -> Change:
 
 def phase_edge(scope: Scope, direction: int) -> Change:
     """The cursor on the next (1) or the last (-1) beginning of a phase; nothing where there is none."""
-    starts = [first for _, first, _ in scope.run.spans.phases()] + [scope.run.n_events]
+    starts = [first for _, first, _ in scope.run.phases] + [scope.run.n_events]
     return _next_of(scope, starts, direction)
 
 

@@ -28,10 +28,11 @@ class RibbonItem(PixelItem):
         super().__init__()
         self.phases: Sequence[tuple[Phase, int, int]] = ()
         self.axis: XAxis | None = None
+        self.said = ""
 
-    def show_phases(self, phases: Sequence[tuple[Phase, int, int]], axis: XAxis) -> None:
-        """What to paint from now on."""
-        self.phases, self.axis = phases, axis
+    def show_phases(self, phases: Sequence[tuple[Phase, int, int]], axis: XAxis, said: str = "") -> None:
+        """What to paint from now on; `said` stands behind each name."""
+        self.phases, self.axis, self.said = phases, axis, said
         self.update()
 
     def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
@@ -42,7 +43,7 @@ class RibbonItem(PixelItem):
                 continue
             left, right = (frame.x(float(self.axis.x_of(p))) for p in (first, last))
             rect = QRectF(left, frame.rect.top(), max(right - left, 1.0), frame.rect.height())
-            paint_phase(painter, rect.intersected(frame.rect), phase, self.theme, phase.name)
+            paint_phase(painter, rect.intersected(frame.rect), phase, self.theme, phase.name + self.said)
 
 
 def paint_phase(painter: QPainter, rect: QRectF, phase: Phase, theme: Theme, name: str = "") -> None:

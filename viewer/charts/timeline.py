@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 
 from ..analysis.predicted_curve import Base, predicted_curve
 from ..look.units import bytes_text, exact_bytes_text
-from ..look.words import PREDICTION, RESERVED
+from ..look.words import PREDICTION, RESERVED, WHAT_IF
 from ..model.curves import live_bytes
 from ..model.paints import group_paints
 from ..model.query import AllocationQuery
@@ -48,9 +48,12 @@ class Timeline(pg.GraphicsLayoutWidget):
         self.predicted = predicted_curve(self.run, base=Base.measured)
         self.failed = failed_allocations(self.run)
         self._setting = False
+        self._top = 0
         self._build()
         self.set_theme(current())
         scope.changed.connect(self._view_changed)
+        scope.what_if.changed.connect(self._show_what_if)
+        self._show_what_if()
 
     def _build(self) -> None:
         self.ci.layout.setContentsMargins(0, 2, RIGHT_MARGIN, 2)
@@ -58,7 +61,7 @@ class Timeline(pg.GraphicsLayoutWidget):
         self.ci.layout.setHorizontalSpacing(0)
         self.ribbon_view = pg.ViewBox(enableMenu=False, enableMouse=False, defaultPadding=0)
         self.ribbon_view.setYRange(0, 1, padding=0)
-        self.ribbon_view.setFixedHeight(HEIGHT if self.run.spans.phases() else 1)
+        self.ribbon_view.setFixedHeight(HEIGHT if self.run.phases else 1)
         self.bytes_axis, self.x_axis = BytesAxis(AXIS_WIDTH), UnitAxis()
         self.view = TimeView()
         self.addItem(self.ribbon_view, row=0, col=1)
@@ -73,6 +76,7 @@ class Timeline(pg.GraphicsLayoutWidget):
         self.reserved_line = StepLine(Qt.PenStyle.SolidLine)
         self.predicted_line = StepLine(Qt.PenStyle.DashLine, 2.0)
         self.matching_line = StepLine(Qt.PenStyle.SolidLine, 2.0)
+        self.what_if_line = StepLine(Qt.PenStyle.DotLine, 2.4)
         self.ribbon_view.addItem(self.ribbon, ignoreBounds=True)
         for item in self._over_plot:
             self.view.addItem(item, ignoreBounds=True)
@@ -83,7 +87,8 @@ class Timeline(pg.GraphicsLayoutWidget):
     @property
     def _over_plot(self) -> tuple[PixelItem, ...]:
         return (
-            self.bands_item, self.reserved_line, self.predicted_line, self.matching_line, self.names, self.marks_item,
+            self.bands_item, self.reserved_line, self.predicted_line, self.matching_line, self.what_if_line, self.names,
+            self.marks_item,
         )  # fmt: skip
 
     @property
@@ -94,6 +99,8 @@ class Timeline(pg.GraphicsLayoutWidget):
             highest.append(int(self.run.reserved.max()))
         if self.predicted is not None:
             highest.append(self.predicted.peak_bytes)
+        if self.what_if_line.values is not None:
+            highest.append(int(self.what_if_line.values.max()))
         return int(max(highest) * _HEADROOM)
 
     @property
@@ -116,13 +123,9 @@ class Timeline(pg.GraphicsLayoutWidget):
 
     def _show_axis(self) -> None:
         axis = self.scope.axis
-        for item in (*self._over_plot, self.ribbon):
-            item.set_extent(float(axis.edges[0]), float(axis.edges[-1]), self.top if item is not self.ribbon else 1)
-        self._setting = True
-        self.view.bound(axis, self.top)
-        self._setting = False
+        self._show_top()
         self.x_axis.set_unit(axis.unit, axis.title)
-        self.ribbon.show_phases(self.run.spans.phases(), axis)
+        self.ribbon.show_phases(self.run.phases, axis, " (inferred)" if self.run.phases_inferred else "")
         self.reserved_line.show_values(self.run.reserved, axis, self.theme.faint)
         predicted = None if self.predicted is None else self.predicted.bytes
         self.predicted_line.show_values(predicted, axis, self.theme.text)
@@ -130,6 +133,26 @@ class Timeline(pg.GraphicsLayoutWidget):
         self._show_bands()
         self._show_matching()
         self._show_marks()
+        self.what_if_line.show_values(self.what_if_line.values, axis, self.theme.accent)
+
+    def _show_top(self) -> None:
+        """Give the bytes the height that all lines need."""
+        axis, self._top = self.scope.axis, self.top
+        for item in (*self._over_plot, self.ribbon):
+            item.set_extent(float(axis.edges[0]), float(axis.edges[-1]), self._top if item is not self.ribbon else 1)
+        self._setting = True
+        self.view.bound(axis, self._top)
+        self._setting = False
+
+    def _show_what_if(self) -> None:
+        """The bytes with the plan that is tried, once they are known."""
+        if not self.scope.is_open:
+            return
+        curve = self.scope.what_if.curve(self.scope.view.plan)
+        self.what_if_line.show_values(curve, self.scope.axis, self.theme.accent)
+        if self.top != self._top:
+            self._show_top()
+            self._show_range()
 
     def _show_matching(self) -> None:
         """The bytes that the filter matches, over the bands."""
@@ -173,6 +196,8 @@ class Timeline(pg.GraphicsLayoutWidget):
             self._show_bands()
         if old.filter != new.filter:
             self._show_matching()
+        if old.plan != new.plan:
+            self._show_what_if()
         self._show_marks()
 
     def _range_changed(self, _view: object, span: tuple[float, float]) -> None:
@@ -218,6 +243,8 @@ class Timeline(pg.GraphicsLayoutWidget):
             lines.insert(0, f"{name}: {bytes_text(here)} ({exact_bytes_text(here)})")
         if self.predicted is not None:
             lines.append(f"{PREDICTION}: {exact_bytes_text(int(self.predicted.bytes[position]))}")
+        if self.what_if_line.values is not None:
+            lines.append(f"{WHAT_IF}: {exact_bytes_text(int(self.what_if_line.values[position]))}")
         if self.run.reserved is not None:
             lines.append(f"{RESERVED}: {exact_bytes_text(int(self.run.reserved[position]))}")
         return "\n".join(lines)

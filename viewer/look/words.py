@@ -7,6 +7,7 @@ from memstrata.capture.format.schema import Category, Fate, Phase, Severity
 OUTSIDE_LAYERS = "outside layers"
 RESERVED = "reserved"
 PREDICTION = "prediction"
+WHAT_IF = "with the plan tried"
 
 CATEGORY_MEANING: dict[Category, str] = {
     Category.parameter: "weights of the model",
@@ -35,6 +36,14 @@ FATE_MEANING: dict[Fate, str] = {
 def category_text(category: Category | int) -> str:
     """`optimizer state`."""
     return Category(category).label
+
+
+def category_title(category: Category | int, inferred_bytes: int, all_bytes: int) -> str:
+    """`activation (inferred)`, where that is what all its bytes are; `activation (partly inferred)`."""
+    label = category_text(category)
+    if not inferred_bytes:
+        return label
+    return f"{label} (inferred)" if inferred_bytes == all_bytes else f"{label} (partly inferred)"
 
 
 def category_of(label: str) -> Category:

@@ -4,6 +4,9 @@ In this order: a known storage (parameter, gradient, ...) says what it is; what 
 by its stack, cuBLAS workspaces by their size or their stack; what autograd kept is an activation, what it packed
 during a recompute is rematerialized; what was born and freed inside the step is temporary; the rest is unattributed.
 What was alive before the recording and is no known storage is unattributed too.
+
+A plain snapshot recorded none of this. There, what nothing recorded explains is what `inference` finds evidence for,
+and marked so; a recording is never inferred.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from memstrata.capture.format.schema import B1, I32, I64, NONE, U8, Category, Fa
 from . import stacks
 from .allocations import Allocations
 from .events import DeviceEvents
+from .inference import Inferred
 from .layers import LayerTree
 from .matching import Matcher
 from .spans import SpanTable
@@ -66,6 +70,8 @@ class Attribution:
     """Row of known_storages that explains it, -1 none."""
     saved: I32
     """Row of saved_tensors in which autograd packed it (the one that says most), -1 none."""
+    inferred: B1
+    """Whether the category was not recorded but inferred from stacks, annotations and lifetimes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +84,8 @@ class Facts:
     allocations: Allocations
     layers: LayerTree
     spans: SpanTable
+    inferred: Inferred | None = None
+    """What a plain snapshot tells; None for a recording."""
 
 
 def attribute(facts: Facts) -> Attribution:
@@ -87,15 +95,28 @@ def attribute(facts: Facts) -> Attribution:
     saved, packer = _saved(facts, matcher)
     ran = running(facts.recording, facts.events, facts.layers, facts.spans)
     module, layer = _places(facts, known, packer, ran)
+    category = _categories(facts, known, saved)
+    inferred = np.zeros(len(category), np.bool_)
+    if facts.inferred is not None:
+        category = np.where(category == Category.unattributed, facts.inferred.category, category)
+        inferred = (category != Category.unattributed) & (known == NONE) & (saved == NONE)
     return Attribution(
-        category=_categories(facts, known, saved),
+        category=category,
         layer=layer,
         super_block=facts.layers.super_block_of(layer),
-        phase=_born(facts.allocations, ran.phase, Phase.other).astype(np.uint8),
+        phase=_born(facts.allocations, _phases(facts, ran), Phase.other).astype(np.uint8),
         module=module,
         known=known,
         saved=saved,
+        inferred=inferred,
     )
+
+
+def _phases(facts: Facts, ran: Running) -> U8:
+    """The phase of each event, as recorded; else as inferred."""
+    if facts.inferred is None:
+        return ran.phase
+    return np.where(ran.phase == Phase.other, facts.inferred.phases.phase, ran.phase).astype(np.uint8)
 
 
 def _known(facts: Facts, matcher: Matcher) -> I32:

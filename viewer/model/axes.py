@@ -33,12 +33,18 @@ class XAxis:
         return len(self.edges) - 2
 
     def x_of(self, position: ArrayLike) -> F64:
-        """The x of positions, fractions allowed."""
-        return np.interp(np.asarray(position, np.float64), np.arange(len(self.edges)), self.edges)
+        """The x of positions, fractions allowed; positions outside are brought inside."""
+        at = np.clip(np.asarray(position, np.float64), 0, self.last + 1)
+        whole = np.minimum(at.astype(np.int64), self.last)
+        low, high = self.edges[whole], self.edges[whole + 1]
+        out: F64 = low + (high - low) * (at - whole)
+        return out
 
     def fraction_at(self, x: float) -> float:
         """The position at x, with its fraction."""
-        return float(np.interp(x, self.edges, np.arange(len(self.edges))))
+        whole = int(self.position_at(x))
+        low, high = float(self.edges[whole]), float(self.edges[whole + 1])
+        return whole + min(max((x - low) / (high - low), 0.0), 1.0)
 
     def position_at(self, x: ArrayLike) -> I64:
         """The positions whose state is drawn at x."""

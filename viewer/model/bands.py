@@ -8,14 +8,13 @@ import numpy as np
 
 from memstrata.capture.format.schema import I64
 
-from .curves import at_positions
+from .curves import GroupSums, group_sums
 from .grouping import ColourRule, Grouping
 from .query import AllocationQuery
 from .run import Run
 
 MOST_DISTINCT = 10
 """Groups without an order need colours of their own, and there are no more than this."""
-_SAMPLES = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,14 +25,15 @@ class Bands:
     grouping: Grouping
     labels: tuple[int, ...]
     highest: I64
-    """The most bytes each group has at any of the positions sampled; 0 for groups that never show."""
+    """The most bytes each group has at any position; 0 for groups that never show."""
+    sums: GroupSums
 
     def __len__(self) -> int:
         return len(self.grouping)
 
     def bytes_at(self, positions: I64) -> I64:
         """Exact bytes of each group; shape [groups, positions]."""
-        return at_positions(self.run.allocations, self.grouping.labels, len(self.grouping), positions)
+        return self.sums.at(positions)
 
     def query(self, group: int) -> AllocationQuery | None:
         """The allocations of a group; None for "other"."""
@@ -49,19 +49,20 @@ class Bands:
 
 def bands_of(run: Run, key: str) -> Bands:
     """The bands of one grouping of a run."""
+    return run.once(_bands, key)
+
+
+def _bands(run: Run, key: str) -> Bands:
     full = run.grouping(key)
-    highest = _highest(run, full)
+    sums = _sums(run, full)
+    highest = sums.highest
     if full.colour is not ColourRule.DISTINCT or len(full) <= MOST_DISTINCT:
-        return Bands(run, full, tuple(range(len(full))), highest)
+        return Bands(run, full, tuple(range(len(full))), highest, sums)
     kept = np.sort(np.argsort(-highest, kind="stable")[:MOST_DISTINCT])
     reduced = full.largest(highest, MOST_DISTINCT)
-    return Bands(run, reduced, (*kept.tolist(), -1), _highest(run, reduced))
+    sums = _sums(run, reduced)
+    return Bands(run, reduced, (*kept.tolist(), -1), sums.highest, sums)
 
 
-def _highest(run: Run, grouping: Grouping) -> I64:
-    """Sampled, with the peak among the samples."""
-    positions = np.linspace(0, run.n_events, min(_SAMPLES, run.n_events + 1)).astype(np.int64)
-    positions = np.append(positions, run.peak_position)
-    sums = at_positions(run.allocations, grouping.labels, len(grouping), positions)
-    highest: I64 = sums.max(axis=1, initial=0)
-    return highest
+def _sums(run: Run, grouping: Grouping) -> GroupSums:
+    return group_sums(run.allocations, grouping.labels, len(grouping))

@@ -12,6 +12,7 @@ from memstrata.capture.format.schema import B1, I64, Action
 
 from .allocations import Allocations
 from .events import device_events
+from .ordering import ascending
 
 
 def live_bytes(allocations: Allocations, n_events: int, mask: B1 | None = None) -> I64:
@@ -46,6 +47,63 @@ def at_positions(
     out = np.empty_like(sums)
     out[:, order] = sums
     return out
+
+
+_CHANGES = 64
+"""Changes from one kept sum to the next, where there are no more groups than that."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    """The bytes of each group at any position. Making it goes over all allocations once; asking costs as much as
+    there are positions and groups, however many allocations there are."""
+
+    position: I64
+    """Of each change, rising; frees before allocations."""
+    group: I64
+    change: I64
+    """Bytes that the group gains."""
+    every: int
+    """Changes from one row of `kept` to the next: no fewer than there are groups, so that `kept` is no larger than
+    the changes themselves."""
+    kept: I64
+    """Shape [n, groups]: bytes before change n x every."""
+
+    def at(self, positions: NDArray[np.integer]) -> I64:
+        """Exact bytes of each group at each position, in any order; shape [groups, len(positions)]."""
+        done = np.searchsorted(self.position, positions, "right")
+        row = done // self.every
+        sums = self.kept[row]
+        left = done - row * self.every
+        changes = np.arange(int(left.sum())) + np.repeat(done - np.cumsum(left), left)
+        column = np.repeat(np.arange(len(done)) * sums.shape[1], left)
+        np.add.at(sums.reshape(-1), column + self.group[changes], self.change[changes])
+        return sums.T
+
+    @property
+    def highest(self) -> I64:
+        """The most bytes that each group has at any position."""
+        order = ascending(self.group)
+        group, sums = self.group[order], np.cumsum(self.change[order])
+        out = np.zeros(self.kept.shape[1], np.int64)
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        if len(first):  # every allocation of a group ends in it, so each group begins where the sum is 0
+            out[group[first]] = np.maximum.reduceat(sums, first)
+        return out
+
+
+def group_sums(allocations: Allocations, labels: NDArray[np.integer], n_groups: int) -> GroupSums:
+    """The sums of `labels`, the group of each allocation; rows with a negative label belong to no group."""
+    mine = np.flatnonzero(labels >= 0)
+    position = np.concatenate([allocations.end[mine], allocations.start[mine]])
+    order = ascending(position)
+    group = np.tile(labels[mine].astype(np.int64), 2)[order]
+    change = np.concatenate([-allocations.bytes[mine], allocations.bytes[mine]])[order]
+    every = max(_CHANGES, n_groups)
+    kept = np.zeros((len(order) // every + 2, n_groups), np.int64)
+    np.add.at(kept.reshape(-1), (np.arange(len(order)) // every + 1) * n_groups + group, change)
+    np.cumsum(kept, axis=0, out=kept)
+    return GroupSums(position[order], group, change, every, kept)
 
 
 def local_peaks(curve: I64, least: float = 0.05) -> I64:

@@ -13,6 +13,7 @@ from memstrata.capture.format.schema import I32, I64, NONE, Category, Phase
 
 from . import stacks
 from .frame_names import frame_name
+from .inference_sites import module_frames, operator_frames
 
 if TYPE_CHECKING:
     from .run import Run
@@ -73,7 +74,8 @@ def by_category(run: Run) -> Grouping:
     names = tuple(category.label for category in Category)
     labels = run.attribution.category.astype(np.int32)
     neutral = frozenset({int(Category.unattributed)})
-    return Grouping("category", "category", labels, names, ColourRule.CATEGORY, neutral)
+    title = "category (inferred)" if run.attribution.inferred.any() else "category"
+    return Grouping("category", title, labels, names, ColourRule.CATEGORY, neutral)
 
 
 def by_super_block(run: Run) -> Grouping:
@@ -98,6 +100,13 @@ def by_phase(run: Run) -> Grouping:
     return Grouping("phase", "phase of birth", labels, names, ColourRule.PHASE, frozenset({len(Phase)}))
 
 
+def by_inferred_phase(run: Run) -> Grouping:
+    """By the phase an allocation was born in, as its stack and what lies around it tell."""
+    found = by_phase(run)
+    names = (*found.names[:-1], "before the trace")
+    return Grouping("inferred_phase", "phase of birth (inferred)", found.labels, names, found.colour, found.neutral)
+
+
 def by_stream(run: Run) -> Grouping:
     """By the stream an allocation was made on."""
     streams, labels = np.unique(run.allocations.stream, return_inverse=True)
@@ -107,23 +116,46 @@ def by_stream(run: Run) -> Grouping:
 
 def by_first_user_frame(run: Run) -> Grouping:
     """By the innermost frame of the user's own code, in order of the bytes at the peak."""
-    frames = stacks.first_user_frames(run.recording)
-    keys = np.where(run.allocations.stack >= 0, _frames_of(run, frames), -1 - _no_stack(run))
+    return _by_frame(run, "frame", "first user frame", stacks.first_user_frames(run.recording))
+
+
+def by_operator(run: Run) -> Grouping:
+    """By the operator that allocated, as the stack names it."""
+    return _by_frame(run, "operator", "operator (inferred)", operator_frames(run.recording), "no operator on the stack")
+
+
+def by_user_module(run: Run) -> Grouping:
+    """By the innermost `forward` of the user's code; a stack knows its line, not the path of the module."""
+    return _by_frame(run, "user_module", "module (inferred)", module_frames(run.recording), "no forward on the stack")
+
+
+_UNNAMED = 1 << 40
+"""Stands for a stack without a frame of the kind asked for."""
+
+
+def _by_frame(run: Run, key: str, title: str, frames: I32, unnamed: str = "") -> Grouping:
+    """By the frame that stands for each stack, in order of the bytes at the peak; -1 is `unnamed`."""
+    named: I64 = np.where(frames == NONE, _UNNAMED, frames.astype(np.int64))
+    keys = np.where(run.allocations.stack >= 0, _frames_of(run, named), -1 - _no_stack(run))
     unique, labels = np.unique(keys, return_inverse=True)
-    names = [frame_name(run.recording, key) if key >= 0 else _no_stack_name(run, -1 - key) for key in unique.tolist()]
+    names = [unnamed if number == _UNNAMED else _name(run, number) for number in unique.tolist()]
     at_peak = np.zeros(len(unique), np.int64)
     alive = run.allocations.alive(run.peak_position)
     np.add.at(at_peak, labels[alive], run.allocations.bytes[alive])
     order = np.argsort(-at_peak, kind="stable")
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    neutral = frozenset(int(rank[i]) for i, key in enumerate(unique.tolist()) if key < 0)
+    neutral = frozenset(int(rank[i]) for i, number in enumerate(unique.tolist()) if number < 0 or number == _UNNAMED)
     sorted_names = tuple(names[i] for i in order.tolist())
-    return Grouping("frame", "first user frame", rank[labels], sorted_names, ColourRule.DISTINCT, neutral)
+    return Grouping(key, title, rank[labels], sorted_names, ColourRule.DISTINCT, neutral)
 
 
-def _frames_of(run: Run, frames: I32) -> I64:
-    return np.append(frames, np.int32(NONE))[run.allocations.stack].astype(np.int64)
+def _name(run: Run, number: int) -> str:
+    return frame_name(run.recording, number) if number >= 0 else _no_stack_name(run, -1 - number)
+
+
+def _frames_of(run: Run, frames: I64) -> I64:
+    return np.append(frames, NONE)[run.allocations.stack]
 
 
 def _no_stack(run: Run) -> I64:
@@ -142,6 +174,8 @@ def _no_stack_name(run: Run, number: int) -> str:
         return f"no stack ({Phase(phase).name}{place})"
     if "stacks" not in run.capabilities:
         return "no stack (stacks were not recorded)"
+    if Phase(phase) != Phase.other:
+        return f"no stack ({Phase(phase).name}, inferred: its threads have no Python frames)"
     return "no stack (made outside Python, as the backward pass is)"
 
 
@@ -150,7 +184,10 @@ GROUPINGS: dict[str, GroupingSpec] = {
     "super_block": GroupingSpec("super-block", frozenset({"layers"}), by_super_block),
     "layer": GroupingSpec("layer", frozenset({"layers"}), by_layer),
     "phase": GroupingSpec("phase of birth", frozenset({"spans"}), by_phase),
+    "inferred_phase": GroupingSpec("phase of birth (inferred)", frozenset({"inferred_phases"}), by_inferred_phase),
     "frame": GroupingSpec("first user frame", frozenset({"stacks"}), by_first_user_frame),
+    "operator": GroupingSpec("operator (inferred)", frozenset({"inferred_operators"}), by_operator),
+    "user_module": GroupingSpec("module (inferred)", frozenset({"inferred_modules"}), by_user_module),
     "stream": GroupingSpec("stream", frozenset(), by_stream),
 }
 """Every grouping there is, by key, in the order of menus."""

@@ -9,6 +9,8 @@ import numpy as np
 
 from memstrata.capture.format.schema import B1, I64, Category, Phase
 
+from .ordering import descending
+
 if TYPE_CHECKING:
     from .run import Run
 
@@ -82,7 +84,7 @@ class AllocationQuery:
     def select(self, run: Run) -> I64:
         """Rows of the run's allocations, largest first; equal ones in the order they were made."""
         rows = np.flatnonzero(self.mask(run))
-        return rows[np.argsort(-run.allocations.bytes[rows], kind="stable")]
+        return rows[descending(run.allocations.bytes[rows])]
 
     def bytes(self, run: Run) -> int:
         """Sum of the bytes selected: live bytes if a position is set, else everything ever allocated."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -19,12 +20,17 @@ from .endstate import EndState, contradictions, end_state
 from .events import DeviceEvents, device_events, moves, net_bytes
 from .filters import matching
 from .grouping import GROUPINGS, Grouping
+from .inference import Inferred, Why, infer
+from .inference_sites import module_frames, operator_frames
 from .layers import LayerTree, layer_tree
 from .lifetimes import pair
+from .live_set import LiveSet, live_set
 from .outliving import kept_by_views, outlived
 from .query import ACTIVATIONS
 from .recomputed import Rematerialized, disagreement, rematerialized
 from .spans import SpanTable, span_table
+
+T = TypeVar("T")
 
 NO_DEVICE = Device("no device", 0)
 """Stands in where a file lists no device at all (an empty snapshot)."""
@@ -39,6 +45,14 @@ class Run:
         self.name = name
         self._groupings: dict[str, Grouping] = {}
         self._filtered: dict[str, B1] = {}
+        self._once: dict[tuple[object, ...], Any] = {}
+
+    def once(self, make: Callable[..., T], *about: object) -> T:
+        """What `make(run, *about)` answers, computed once; for what is not asked of every run."""
+        key = (make, *about)
+        if key not in self._once:
+            self._once[key] = make(self, *about)
+        return cast(T, self._once[key])
 
     @property
     def device(self) -> Device:
@@ -68,6 +82,11 @@ class Run:
     def allocations(self) -> Allocations:
         """Every allocation of the device."""
         return self._paired[0]
+
+    @cached_property
+    def live(self) -> LiveSet:
+        """Checkpoints of what is alive, for those who ask at a thousand positions."""
+        return live_set(self.allocations)
 
     @cached_property
     def curve(self) -> I64:
@@ -117,8 +136,28 @@ class Run:
     @cached_property
     def attribution(self) -> Attribution:
         """Category, layer, phase and module of each allocation."""
-        facts = Facts(self.recording, self.device_row, self.events, self.allocations, self.layers, self.spans)
+        facts = Facts(
+            self.recording, self.device_row, self.events, self.allocations, self.layers, self.spans, self.inferred
+        )
         return attribute(facts)
+
+    @cached_property
+    def inferred(self) -> Inferred | None:
+        """What a plain snapshot tells by its stacks, annotations and lifetimes; None for a recording."""
+        if self.recording.meta.kind == "recording":
+            return None
+        return infer(self.recording, self.events, self.allocations)
+
+    @cached_property
+    def phases(self) -> list[tuple[Phase, int, int]]:
+        """(phase, first position, last position) in order, without gaps: as recorded, else as inferred; [] if none
+        is known."""
+        return self.spans.phases() or (self.inferred.runs() if self.inferred is not None else [])
+
+    @property
+    def phases_inferred(self) -> bool:
+        """Whether `phases` were not recorded but inferred."""
+        return not len(self.spans) and bool(self.phases)
 
     def grouping(self, key: str) -> Grouping:
         """The grouping with this key; KeyError if there is none."""
@@ -147,10 +186,37 @@ class Run:
         return {category: int(sums[category]) for category in Category if sums[category]}
 
     def coverage_at(self, position: int) -> float:
-        """Attributed bytes / active bytes at a position; 1.0 where nothing is active."""
+        """Bytes attributed by what was recorded / active bytes at a position; 1.0 where nothing is active."""
+        attribution = self.attribution
+        return self._share(position, (attribution.category != Category.unattributed) & ~attribution.inferred, 1.0)
+
+    def inferred_coverage_at(self, position: int) -> float:
+        """Bytes whose category is inferred / active bytes at a position: not in `coverage_at`; 0.0 for recordings."""
+        return self._share(position, self.attribution.inferred, 0.0)
+
+    def inferred_categories_at(self, position: int) -> dict[Category, int]:
+        """Bytes by inferred category at a position; categories without bytes are left out."""
+        alive = self.allocations.alive(position)
+        alive = alive[self.attribution.inferred[alive]]
+        sums = np.zeros(len(Category), np.int64)
+        np.add.at(sums, self.attribution.category[alive], self.allocations.bytes[alive])
+        return {category: int(sums[category]) for category in Category if sums[category]}
+
+    def not_inferred_at(self, position: int) -> list[tuple[Why, int]]:
+        """Why a plain snapshot leaves bytes unattributed at a position, and how many, the most first; [] for a
+        recording."""
+        if self.inferred is None:
+            return []
+        alive = self.allocations.alive(position)
+        alive = alive[self.attribution.category[alive] == Category.unattributed]
+        sums = np.zeros(len(Why), np.int64)
+        np.add.at(sums, self.inferred.why[alive], self.allocations.bytes[alive])
+        return sorted(((why, int(sums[why])) for why in Why if sums[why]), key=lambda item: -item[1])
+
+    def _share(self, position: int, mask: B1, of_nothing: float) -> float:
         total = int(self.curve[position])
-        unknown = self.categories_at(position).get(Category.unattributed, 0)
-        return 1.0 - unknown / total if total else 1.0
+        alive = self.allocations.alive(position)
+        return int(self.allocations.bytes[alive][mask[alive]].sum()) / total if total else of_nothing
 
     def category_curve(self, *categories: Category) -> I64:
         """Bytes of these categories together at each position."""
@@ -206,6 +272,9 @@ class Run:
             "saved_tensors": len(recording.saved_tensors) > 0,
             "known_storages": len(recording.known_storages) > 0,
             "stacks": bool((self.allocations.stack >= 0).any()),
+            "inferred_phases": self.phases_inferred,
+            "inferred_operators": self.inferred is not None and bool((operator_frames(recording) != NONE).any()),
+            "inferred_modules": self.inferred is not None and bool((module_frames(recording) != NONE).any()),
         }
         return frozenset(name for name, present in has.items() if present)
 

@@ -24,6 +24,7 @@ from ..model.bands import Bands, bands_of
 from ..model.grouping import preferred
 from ..model.query import AllocationQuery
 from ..model.run import Run
+from .residual_text import closing_text, per_layer_text
 from .svg import PICTURE_STYLE, colour_rules, timeline_svg
 from .text import prediction_rows, title
 
@@ -144,11 +145,16 @@ def _prediction(run: Run) -> list[str]:
     plan = plan_in_force(run)
     rows = [(escape(label), size) for label, size in prediction_rows(predict(shape, plan), len(plan.segments))]
     missed = residual(run, shape, plan)
-    items = [(escape(item.label), difference_text(item.bytes)) for item in missed.items]
-    items.append(("<b>sum: measured minus predicted</b>", f"<b>{difference_text(missed.bytes)}</b>"))
+    items = [
+        (f"{escape(item.label)}<br><span class='dim'>{escape(item.text)}</span>", per_layer_text(item),
+         difference_text(item.bytes))
+        for item in missed.items
+    ]  # fmt: skip
+    items.append(("<b>sum: measured minus predicted</b>", "", f"<b>{difference_text(missed.bytes)}</b>"))
+    items.append((f"<span class='dim'>{escape(closing_text(missed))}</span>", "", ""))
     assumed = [f'<p class="dim">Assumed: {escape(text)}.</p>' for text in shape.assumptions]
     residuals = f"<p>Measured {_size(missed.measured_bytes)} against {_size(missed.predicted_bytes)}:</p>"
-    tables = (_table(("shapes say", "bytes"), rows), residuals, _table(("residual", "bytes"), items))
+    tables = (_table(("shapes say", "bytes"), rows), residuals, _table(("residual", "in layers", "bytes"), items))
     return _section("Prediction from shapes, activations only", *tables, *assumed)
 
 

@@ -12,9 +12,11 @@ from memstrata.capture.format.schema import NONE, Action, Fate
 
 from ..analysis.findings import findings
 from ..analysis.steps import throughput
+from ..analysis.trust import trust_of
 from ..look.words import OUTSIDE_LAYERS, fate_text
 from ..model.outside import outside_allocator
 from ..model.run import Run
+from .residual_text import prediction_json
 from .steps_json import steps_json
 
 
@@ -35,8 +37,13 @@ def report_json(recording: Recording, name: str) -> dict[str, Any]:
         "estimates": list(recording.meta.estimates),
         "devices": [device_json(run) for run in runs],
     }
+    trust = trust_of(main)
+    if trust is not None:
+        lost = [problem.code for problem in trust.lost]
+        out["trust"] = {"lost": lost, "results_affected": trust.results_affected, "results": trust.results}
     if recording.meta.kind == "recording":
         out |= _layers_json(main)
+        out["prediction"] = prediction_json(main)
         out["saved_tensors"] = {fate_text(fate): size for fate, size in main.saved_bytes_by_fate().items()}
     out["steps"] = steps_json(main)
     out["tokens_per_second"] = throughput(recording)

@@ -52,14 +52,14 @@ def plan_text(found: Plans) -> str:
     if found.lowest is not None and found.asked.budget is not None:
         lines += wrapped(
             f"No plan fits {bytes_text(found.asked.budget)}: the lowest peak any plan reaches is"
-            f" {bytes_text(found.lowest.peak_bytes)} ({_where(found.planner, found.lowest)})."
+            f" {bytes_text(found.lowest.peak_bytes)} ({where_text(found.planner, found.lowest)})."
         )
         return joined(lines)
     if found.chosen is not None:
         lines += _chosen(found.planner, found.chosen)
         return joined(lines) + (_code(found.planner, found.chosen) if found.chosen.ranges else "")
     head = ("segments (layers)", "step peak", "activations", "more time")
-    rows = [(_segments(o), *_figures(o)) for o in found.others]
+    rows = [(segments_text(o), *_figures(o)) for o in found.others]
     lines += section("Peak against time, estimates from this recording", table(head, rows))
     lines += ["", *wrapped("memstrata plan FILE --budget SIZE prints the code of the best plan for a budget.")]
     return joined(lines)
@@ -71,14 +71,14 @@ def _chosen(planner: Planner, outcome: Outcome) -> list[str]:
         return wrapped("The step fits without a checkpoint.")
     gain = 1 - outcome.peak_bytes / run.peak_bytes
     what = f"peak {bytes_text(outcome.peak_bytes)}, {percent_text(gain)} less" if gain > 0 else "no gain"
-    lines = wrapped(f"{count_text(len(outcome.ranges), 'segment')}: {what} (estimate), {_where(planner, outcome)}")
+    lines = wrapped(f"{count_text(len(outcome.ranges), 'segment')}: {what} (estimate), {where_text(planner, outcome)}")
     rows = [
         ("whole step", bytes_text(run.peak_bytes), bytes_text(outcome.peak_bytes)),
         ("activations", bytes_text(int(run.activation_curve.max())), bytes_text(outcome.activation_peak_bytes)),
         ("time run again", "-", _seconds(outcome)),
     ]
     lines += section("Peaks", table(("", "measured", "with the plan"), rows))
-    return lines + section("Segments", wrapped(_segments(outcome), indent="  "))
+    return lines + section("Segments", wrapped(segments_text(outcome), indent="  "))
 
 
 def _code(planner: Planner, outcome: Outcome) -> str:
@@ -90,7 +90,8 @@ def _code(planner: Planner, outcome: Outcome) -> str:
     return "".join(f"\n# ---- {name} ----\n{code}" for name, code in parts)
 
 
-def _where(planner: Planner, outcome: Outcome) -> str:
+def where_text(planner: Planner, outcome: Outcome) -> str:
+    """`reached in backward of layers.3`."""
     if outcome.peak_in_recompute:
         place = place_of(planner.run, outcome.peak_position).text
         return f"reached while a segment runs again, before {place}" if place else "reached while a segment runs again"
@@ -98,7 +99,7 @@ def _where(planner: Planner, outcome: Outcome) -> str:
     return f"reached in {place}" if place else "reached outside the step"
 
 
-def _segments(outcome: Outcome) -> str:
+def segments_text(outcome: Outcome) -> str:
     """`0-3 4-7`: the layers of each segment."""
     if not outcome.ranges:
         return "none"

@@ -11,18 +11,19 @@ from ..analysis.headline import headline
 from ..analysis.inferred import coverage_text
 from ..analysis.place import super_block_text
 from ..analysis.prediction import Prediction, predict
-from ..analysis.residual import Residual, residual
+from ..analysis.residual import residual
 from ..analysis.shape import plan_in_force, shape_of
-from ..look.units import bytes_text, count_text, difference_text, percent_text, ratio_text, seconds_text
+from ..analysis.trust import trust_of
+from ..look.units import bytes_text, count_text, percent_text, ratio_text, seconds_text
 from ..look.words import OUTSIDE_LAYERS, category_title, fate_text, severity_text
 from ..model.outside import outside_allocator
 from ..model.run import Run
 from .json import events_by_action, runs_of, unique_problems
 from .layout import WIDTH, joined, section, shortened, table, wrapped
+from .residual_text import kernel_lines, residual_lines, without_section
 from .steps_text import steps_section, throughput_text
 
 FRAMES = 12
-ITEMS = 8
 FINDINGS = 3
 REASONS = 3
 
@@ -35,7 +36,8 @@ def report_text(recording: Recording, name: str) -> str:
     if len(runs) > 1:
         lines += _devices(runs, run)
     lines += _findings(run) + _categories(run) + _memory(run) + _frames(run) + _super_blocks(run) + _saved(run)
-    lines += _prediction(run) + _step(run) + steps_section(run) + _estimates(run) + _problems(runs)
+    lines += _prediction(run) + without_section(run) + _step(run) + steps_section(run)
+    lines += _estimates(run) + _problems(runs)
     return joined(lines)
 
 
@@ -171,7 +173,7 @@ def _prediction(run: Run) -> list[str]:
         return []
     plan = plan_in_force(run)
     lines = table(("shapes say", "bytes"), prediction_rows(predict(shape, plan), len(plan.segments)))
-    lines += _residual(residual(run, shape, plan))
+    lines += residual_lines(residual(run, shape, plan)) + kernel_lines(run, shape, plan)
     for assumption in shape.assumptions:
         lines += wrapped(f"assumed: {assumption}", indent="  ")
     return section("Prediction from shapes, activations only", lines)
@@ -198,13 +200,6 @@ def prediction_rows(prediction: Prediction, segments: int) -> list[tuple[str, st
     ]
 
 
-def _residual(missed: Residual) -> list[str]:
-    rows = [(item.label, difference_text(item.bytes)) for item in missed.largest(ITEMS)]
-    rows.insert(0, (f"measured {bytes_text(missed.measured_bytes)} against {bytes_text(missed.predicted_bytes)}", ""))
-    rows.append(("sum: measured minus predicted", difference_text(missed.bytes)))
-    return ["", *table(("residual at the activation peak", "bytes"), rows)]
-
-
 def _step(run: Run) -> list[str]:
     meta = run.recording.meta
     events = ", ".join(f"{count_text(n)} {action}" for action, n in events_by_action(run).items())
@@ -214,11 +209,21 @@ def _step(run: Run) -> list[str]:
         unrecorded = f", {seconds_text(plain)} unrecorded" if plain else ", unrecorded steps were not timed"
         facts.append(f"step: {seconds_text(meta.step_seconds_recorded)} recorded{unrecorded}")
         facts.append(throughput_text(run))
+    facts += _trust(run)
     if meta.loss is not None:
         facts.append(f"loss: {meta.loss:.6g}")
     if meta.optimizer:
         facts.append(f"optimizer: {meta.optimizer}")
     return section("Step" if meta.kind == "recording" else "Trace", [t for f in facts for t in wrapped(f, indent="  ")])
+
+
+def _trust(run: Run) -> list[str]:
+    trust = trust_of(run)
+    if trust is None:
+        return []
+    codes = ", ".join(problem.code.replace("_", " ") for problem in trust.lost)
+    lost = f"lost: {codes} (see the problems)" if trust.lost else "lost: nothing"
+    return [lost, f"results: {trust.results}"]
 
 
 def _estimates(run: Run) -> list[str]:

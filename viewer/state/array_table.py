@@ -12,6 +12,8 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 
 from memstrata.capture.format.schema import I64
 
+from ..model.ordering import ascending, descending
+
 Index = QModelIndex | QPersistentModelIndex
 ROOT = QModelIndex()
 
@@ -104,7 +106,7 @@ class ArrayTable(QAbstractTableModel):
         old, kept = self.rows, self.persistentIndexList()
         self._sorted = (column, order)
         self.rows = self._in_order(column, order)
-        place = np.argsort(self.rows, kind="stable") if kept else self.rows
+        place = ascending(self.rows) if kept else self.rows
         sources = np.array([old[i.row()] for i in kept], np.int64)
         found = place[np.searchsorted(self.rows, sources, sorter=place)] if kept else sources
         moved = [self.index(int(row), i.column()) for row, i in zip(found, kept)]
@@ -113,9 +115,7 @@ class ArrayTable(QAbstractTableModel):
 
     def _in_order(self, column: int, order: Qt.SortOrder) -> I64:
         keys = self.columns[column].keys[self.rows]
-        if order == Qt.SortOrder.AscendingOrder:
-            return self.rows[np.argsort(keys, kind="stable")]
-        return self.rows[::-1][np.argsort(keys[::-1], kind="stable")][::-1]
+        return self.rows[ascending(keys) if order == Qt.SortOrder.AscendingOrder else descending(keys)]
 
 
 def cell(column: Column, source: int, role: int) -> Any:
@@ -127,7 +127,8 @@ def cell(column: Column, source: int, role: int) -> Any:
     if role == Qt.ItemDataRole.TextAlignmentRole:
         return _RIGHT if column.right else _LEFT
     if role == RawRole:
-        return column.keys[source].item()
+        key = column.keys[source]
+        return key.item() if isinstance(key, np.generic) else key
     if role == ShareRole:
         return None if column.share is None else float(column.share[source])
     if role == SwatchRole:

@@ -1,16 +1,22 @@
-"""The comparison's tables: by category, by super-block, by phase and layer, each with its difference."""
+"""The comparison's tables: by any grouping, by phase and layer, by what changed, and all open runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from memstrata.capture.format.schema import I64, Category
+from memstrata.capture.format.schema import I64, Category, Phase
 
+from ..analysis.changes import Change, Fared
 from ..analysis.diff import Diff, DiffRow
-from ..look.units import bytes_text, difference_text, exact_bytes_text
+from ..analysis.grouped import CHANGE
+from ..look import palette
+from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text
 from ..look.words import category_of
+from ..model.grouping import ColourRule
+from ..model.paints import Paint, category_paint, phase_paint
 from .array_table import Column
 
 TOTAL = "all"
@@ -24,6 +30,12 @@ def group_columns(title: str, rows: Sequence[DiffRow], names: tuple[str, str]) -
     return _columns(title, labels, a, b, names, swatch=True)
 
 
+def by_difference(rows: Sequence[DiffRow]) -> I64:
+    """The rows of that table, the largest difference first and the sum last."""
+    sizes = np.array([abs(row.difference_bytes) for row in rows], np.int64)
+    return np.append(np.argsort(-sizes, kind="stable"), len(rows)).astype(np.int64)
+
+
 def slot_columns(diff: Diff, names: tuple[str, str]) -> list[Column]:
     """The most bytes alive in each phase of each super-block; empty where only one run has it."""
     rows = diff.by_super_block_slot
@@ -32,9 +44,58 @@ def slot_columns(diff: Diff, names: tuple[str, str]) -> list[Column]:
     return _columns("while", [row.slot.label for row in rows], a, b, names)
 
 
+FARED_TEXT = {
+    Fared.APPEARED: "new", Fared.DISAPPEARED: "gone", Fared.GREW: "grew", Fared.SHRANK: "shrank", Fared.MOVED: "moved",
+    Fared.SAME: "same",
+}  # fmt: skip
+
+
+def change_columns(diff: Diff) -> tuple[list[Column], I64]:
+    """What appeared, disappeared, grew, shrank or moved, and the rows to show: without what stayed the same."""
+    found = diff.changes
+    a, b = (np.array([getattr(c, f"{side}_bytes") for c in found], np.int64) for side in "ab")
+    shown = np.array([i for i, c in enumerate(found) if c.fared is not Fared.SAME], np.int64)
+    what, one, two, difference = _columns("what", [c.text for c in found], a, b, ("in A", "in B"), swatch=True)
+    fates = np.array([list(Fared).index(change.fared) for change in found], np.int64)
+    counts = np.array([max(len(c.a_rows), len(c.b_rows)) for c in found], np.int64)
+    return [
+        replace(what, hint=lambda i: _whole(found[i])),
+        Column("change", fates, lambda i: FARED_TEXT[found[i].fared]),
+        Column("count", counts, lambda i: f"{len(found[i].a_rows):,} → {len(found[i].b_rows):,}", None, True,
+               meaning="how many allocations in A and in B"),
+        one, two, difference,
+    ], shown  # fmt: skip
+
+
+def _whole(change: Change) -> str:
+    """Everything about one change: its category, its layers, and how much of it is alike."""
+    same = f"{count_text(change.same_size, 'allocation')} of the same size in both"
+    layers = f"\nin {', '.join(change.layers)}" if change.layers else ""
+    return f"{change.thing.category.label}: {change.text}{layers}\n{same}"
+
+
+def row_paints(diff: Diff, key: str, rows: Sequence[DiffRow], dark: bool) -> list[Paint]:
+    """The paint of each row by this grouping."""
+    grey = Paint(palette.neutral(dark))
+    if key == CHANGE:
+        return [category_paint(change.thing.category, dark) for change in diff.changes]
+    if key == "category":
+        return [category_paint(category_of(row.category or row.label), dark) for row in rows]
+    groupings = [run.grouping(key) for run in (diff.a, diff.b)]
+    rest = {one.names[label] for one in groupings for label in one.neutral}
+    if groupings[0].colour is ColourRule.PHASE:
+        phases = {phase.name: phase for phase in Phase}
+        return [phase_paint(phases[row.label], dark) if row.label in phases else grey for row in rows]
+    plain = [row.label in rest for row in rows]
+    colours = iter(
+        (palette.ramp if groupings[0].colour is ColourRule.RAMP else palette.cycle)(plain.count(False), dark)
+    )
+    return [grey if quiet else Paint(next(colours)) for quiet in plain]
+
+
 def category_of_row(rows: Sequence[DiffRow], row: int) -> Category | None:
     """The category of a row of the table by category; None for the sum."""
-    return category_of(rows[row].label) if row < len(rows) else None
+    return category_of(rows[row].category or rows[row].label) if row < len(rows) else None
 
 
 def _columns(
@@ -47,7 +108,7 @@ def _columns(
     def sized(sizes: I64, name: str) -> Column:
         return Column(
             name, sizes, lambda i: bytes_text(int(sizes[i])) if sizes[i] >= 0 else "",
-            lambda i: exact_bytes_text(int(sizes[i])) if sizes[i] >= 0 else "this run has no such place", True,
+            lambda i: exact_bytes_text(int(sizes[i])) if sizes[i] >= 0 else "this run has no such place", True, meaning=name,
         )  # fmt: skip
 
     changed = Column(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memstrata.capture.format.problems import FormatError
@@ -11,9 +11,13 @@ from memstrata.capture.format.problems import FormatError
 from .. import sources
 from ..analysis.ranks import Ranks, ranks_sentence
 from ..model.run import Run
+from .ahead import first_picture
 from .answers import answer_of
 from .jobs import Job
 
+Said = Callable[[str, float], None]
+_READING = 0.6
+"""How much of the time until the first picture goes into reading."""
 MOST_RANKS = 8
 """So many tabs can still be told apart."""
 
@@ -30,10 +34,10 @@ class Loaded:
     """The ranks to compare: the one in the middle and the one that stands out; None where none does."""
 
 
-def open_path(path: str) -> Loaded:
+def open_path(path: str, said: Said | None = None) -> Loaded:
     """The run in a file, or the ranks in a run directory; raises FormatError with one sentence."""
     if not os.path.isdir(path):
-        return Loaded((open_run(path),), ())
+        return Loaded((open_run(path, said),), ())
     directory = sources.open_run_directory(path)
     runs = tuple(Run(file.recording, name=file.name) for file in directory.ranks)
     return Loaded(runs, directory.problems, ranks=len(runs) > 1)
@@ -50,9 +54,20 @@ def _together(found: Sequence[Loaded]) -> Loaded:
     return Loaded(runs, sentences, ranks=len(found) == 1 and found[0].ranks)
 
 
-def open_run(path: str) -> Run:
-    """The run in a file; raises FormatError with one sentence."""
-    return Run(sources.open_file(path), name=os.path.basename(path))
+def open_run(path: str, said: Said | None = None) -> Run:
+    """The run in a file; raises FormatError with one sentence, and whatever `said(stage, fraction)` raises."""
+    return Run(sources.open_file(path, progress=said), name=os.path.basename(path))
+
+
+def _reading(job: Job, path: str, begin: float, share: float) -> Said:
+    """Passes on how far reading a file is, as this share of the whole job; raises `Cancelled` inside the reader."""
+    name, stages = os.path.basename(path), {"Unpacking": (0.0, 0.3), "Reading": (0.0, 0.85)}
+
+    def said(stage: str, fraction: float) -> None:
+        start, end = stages.get(stage, (0.85, 1.0))
+        job.progress(begin + share * (start + (end - start) * fraction), f"{stage} {name}")
+
+    return said
 
 
 def load(paths: Sequence[str], job: Job) -> Loaded:
@@ -61,12 +76,12 @@ def load(paths: Sequence[str], job: Job) -> Loaded:
     for number, path in enumerate(paths):
         job.progress(number / len(paths), f"Reading {os.path.basename(path)}")
         try:
-            one = open_path(path)
+            one = open_path(path, _reading(job, path, number / len(paths), _READING / len(paths)))
         except FormatError as error:
             found.append(Loaded((), (str(error),)))
             continue
         for run in one.runs:
-            _work_out(run, job, (number + 0.6) / len(paths))
+            _work_out(run, job, (number + _READING) / len(paths))
         found.append(one)
     return compared_ranks(_together(found))
 
@@ -96,3 +111,5 @@ def _work_out(run: Run, job: Job, done: float) -> None:
     _ = run.curve
     job.progress(done, f"Finding layers and categories in {run.name}")
     answer_of(run)
+    job.progress(done, f"Adding up {run.name}")
+    first_picture(run)

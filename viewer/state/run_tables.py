@@ -43,9 +43,11 @@ def allocation_columns(bands: Bands) -> list[Column]:
         _bytes_column("bytes", allocations.bytes, "requested bytes", allocations.bytes / largest),
         Column(full.title, _ranks(full.names)[full.labels], lambda i: full.names[full.labels[i]], swatch=True),
     ]
-    if run.capabilities & {"known_storages", "saved_tensors"}:
+    recorded = run.capabilities & {"known_storages", "saved_tensors"}
+    if recorded or attribution.inferred.any():
         if grouping.key != "category":
             columns.append(Column("category", _category_ranks()[attribution.category], lambda i: _category(run, i)))
+    if recorded:
         columns.append(Column("what", _what_keys(run), lambda i: what_text(run, i)))
     if "layers" in run.capabilities:
         columns.append(Column("module", attribution.module, lambda i: module_text(run, int(attribution.module[i]))))
@@ -134,7 +136,8 @@ def freed_text(run: Run, row: int) -> str:
 
 
 def _category(run: Run, row: int) -> str:
-    return words.category_text(int(run.attribution.category[row]))
+    how = " (inferred)" if run.attribution.inferred[row] else ""
+    return words.category_text(int(run.attribution.category[row])) + how
 
 
 def _bytes_column(title: str, sizes: I64, meaning: str, share: object = None) -> Column:

@@ -14,6 +14,9 @@ from ..model.bands import Bands, bands_of
 from ..model.curves import local_peaks
 from ..model.query import AllocationQuery
 from ..model.run import Run
+from .ahead import MANY, afterwards
+from .jobs import Jobs
+from .plan_jobs import WhatIf
 from .session import Session
 from .view_state import RunView, ViewState
 from .within import shown_query
@@ -29,8 +32,8 @@ class Scope(QObject):
         super().__init__(parent)
         self.session = session
         self.run = run
-        self._bands: dict[str, Bands] = {}
-        self._axes: dict[str, XAxis] = {}
+        jobs = self._ahead = Jobs()
+        self.destroyed.connect(lambda: jobs.shutdown())
         session.changed.connect(self._session_changed)
 
     @property
@@ -53,23 +56,22 @@ class Scope(QObject):
     @property
     def bands(self) -> Bands:
         """The bands of the grouping in force."""
-        key = self.view.grouping
-        if key not in self._bands:
-            self._bands[key] = bands_of(self.run, key)
-        return self._bands[key]
+        return bands_of(self.run, self.view.grouping)
 
     @property
     def axis(self) -> XAxis:
         """The x axis in force."""
-        key = self.view.axis
-        if key not in self._axes:
-            self._axes[key] = AXES[key].make(self.run)
-        return self._axes[key]
+        return self.run.once(AXES[self.view.axis].make)
 
     @cached_property
     def local_peaks(self) -> I64:
         """Positions of the peaks of all bytes that stand out."""
         return local_peaks(self.run.curve)
+
+    @cached_property
+    def what_if(self) -> WhatIf:
+        """What checkpoint plans would make of the run."""
+        return WhatIf(self.run, self)
 
     @property
     def visible(self) -> tuple[float, float]:
@@ -82,6 +84,11 @@ class Scope(QObject):
     def shown_query(self) -> AllocationQuery:
         """What tables and trees show now."""
         return shown_query(self.view)
+
+    def work_ahead(self) -> None:
+        """Work out in a job what is likely to be asked for; of few allocations it is worked out when it is."""
+        if len(self.run.allocations) > MANY:
+            self._ahead.start("Working ahead", lambda job: afterwards(self.run, job), lambda _: None, lambda _: None)
 
     def release(self) -> None:
         """Hear nothing of the session any more."""

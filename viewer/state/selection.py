@@ -72,7 +72,8 @@ def moment(run: Run, position: int) -> str:
 def allocation_lines(run: Run, row: int) -> tuple[str, str]:
     """What an allocation is, and where and when it lives."""
     size = int(run.allocations.bytes[row])
-    category = words.category_text(int(run.attribution.category[row]))
+    how = " (inferred)" if run.attribution.inferred[row] else ""
+    category = words.category_text(int(run.attribution.category[row])) + how
     what = what_text(run, row)
     first = f"{bytes_text(size)} ({exact_bytes_text(size)}), {category}{': ' + what if what else ''}"
     module = module_text(run, int(run.attribution.module[row]))

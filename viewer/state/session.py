@@ -11,6 +11,8 @@ from .view_state import RunView, ViewState, looking
 
 _MERGE_SECONDS = 0.7
 _LONGEST = 200
+_WHOLE = ("runs", "page", "slot", "pair", "common_axis", "cut")
+"""Fields of the state that are not those of one run."""
 
 
 class Session(QObject):
@@ -88,7 +90,7 @@ class Session(QObject):
 
 def _difference(old: ViewState, new: ViewState) -> frozenset[str]:
     """Which fields differ, those of the views by name; decides what is one step of undo."""
-    fields = {name for name in ("runs", "page", "slot", "pair") if getattr(old, name) != getattr(new, name)}
+    fields = {name for name in _WHOLE if getattr(old, name) != getattr(new, name)}
     for a, b in zip(old.views, new.views):
         fields |= {name for name in vars(a) if getattr(a, name) != getattr(b, name)}
     return frozenset(fields)

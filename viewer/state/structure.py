@@ -1,4 +1,5 @@
-"""The axis of a comparison: the step by phase and layer, the same for both runs however long each took. Pure numpy.
+"""The axes of a comparison. The first choice is the step by phase and layer, the same for both runs however long each
+took. Pure numpy.
 
 Every pass of a layer is a cell, and so is what lies between two passes. A cell is equally wide in both runs; inside
 it the events of each run are spread evenly, so that each curve keeps every one of its states. A run that lacks a pass
@@ -7,7 +8,7 @@ it the events of each run are spread evenly, so that each curve keeps every one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +54,8 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """The cells in order, and for each run the axis that puts its positions into them."""
+    """The cells in order, and for each run the axis that puts its positions into them. The other axes that two runs
+    can share have no cells, see `common_axes`."""
 
     cells: tuple[Cell, ...]
     a: XAxis
@@ -61,8 +63,13 @@ class Structure:
 
     @property
     def width(self) -> float:
-        """The x of the last cell's end."""
-        return self.cells[-1].x1 if self.cells else 1.0
+        """The x of the last cell's end; without cells that of the run that goes on longer."""
+        return self.cells[-1].x1 if self.cells else float(max(self.a.edges[-1], self.b.edges[-1]))
+
+    @property
+    def whole(self) -> XAxis:
+        """An axis as wide as both, for what only asks how far it goes."""
+        return replace(self.a, edges=np.array([0.0, self.width]))
 
     def cell_at(self, x: float) -> int:
         """The number of the cell at x; the nearest one outside."""

@@ -8,6 +8,9 @@ from typing import Any
 from ..model.query import AllocationQuery
 from ..model.run import Run
 
+Segments = tuple[tuple[str, ...], ...]
+"""The segments of a checkpoint plan, each the paths of its layers."""
+
 COMPARE = -1
 """The page that compares the two runs opened last."""
 
@@ -36,6 +39,8 @@ class RunView:
     """Key of what the tables show while there is a mark, see `within.WITHIN`."""
     filter: str = ""
     """Words of the filter box; always ones that make sense."""
+    plan: Segments | None = None
+    """The plan tried on this run, None for none."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,12 @@ class ViewState:
     slot: int | None = None
     """Selected place on the structure axis of the comparison."""
     pair: tuple[Run, Run] | None = None
-    """The runs to compare, where they are not the two opened last: of several ranks the middle one and the outlier."""
+    """The runs to compare, where they are not the two opened last: of several ranks the middle one and the outlier,
+    else what the user chose."""
+    common_axis: str = ""
+    """Key of the x axis of the comparison; empty for the one that suits the runs."""
+    cut: str = ""
+    """Key of the grouping that cuts the comparison's differences; empty for the one that suits the runs."""
 
     @property
     def run(self) -> Run | None:

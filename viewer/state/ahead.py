@@ -1,0 +1,47 @@
+"""What a run's page will ask for, worked out before it asks: first the first picture, then what may come next."""
+
+from __future__ import annotations
+
+from memstrata.capture.format.schema import I32
+
+from ..model import stacks
+from ..model.axes import AXES, available_axes
+from ..model.bands import bands_of
+from ..model.grouping import available, preferred
+from ..model.peaks import peaks_of
+from ..model.run import Run
+from . import tab_facts
+from .jobs import Job
+from .run_tables import allocation_columns
+from .view_state import first_view
+
+MANY = 50_000
+"""Allocations from which on work is put off or into a job, where it would not be noticed with fewer."""
+
+
+def first_frames(run: Run) -> I32:
+    """The frame that stands for each stack."""
+    return stacks.first_user_frames(run.recording)
+
+
+def first_picture(run: Run) -> None:
+    """What the page shows when it opens: the bands in force and their peaks, the axis, the table, problems, tabs."""
+    view = first_view(run, preferred(run))
+    _ = run.problems, run.reserved
+    run.once(peaks_of)
+    run.once(AXES[view.axis].make)
+    allocation_columns(bands_of(run, view.grouping))
+    tab_facts.work_out(run)
+
+
+def afterwards(run: Run, job: Job) -> None:
+    """What is asked for at a click: other groupings and axes, stacks, what is alive anywhere."""
+    for key in available(run):
+        job.check()
+        bands_of(run, key)
+    for spec in available_axes(run).values():
+        job.check()
+        run.once(spec.make)
+    job.check()
+    run.once(first_frames)
+    _ = run.live

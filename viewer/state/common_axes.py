@@ -1,0 +1,70 @@
+"""The x axes that two runs can share: phase and layer, time, the order of events, the share of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..model.axes import XAxis, by_event, by_time
+from ..model.run import Run
+from .structure import Structure, structure_of
+
+ALIKE = 8.0
+"""Up to this ratio of their lengths two runs can both be read on one axis of seconds."""
+
+
+@dataclass(frozen=True)
+class CommonAxis:
+    """A registered axis: its title in menus, what both runs need for it, and how it is made."""
+
+    title: str
+    needs: frozenset[str]
+    make: Callable[[Run, Run], Structure]
+
+
+def _by_time(a: Run, b: Run) -> Structure:
+    return Structure((), by_time(a), by_time(b))
+
+
+def _by_event(a: Run, b: Run) -> Structure:
+    return Structure((), by_event(a), by_event(b))
+
+
+def _by_share(a: Run, b: Run) -> Structure:
+    return Structure((), _share(a), _share(b))
+
+
+def _share(run: Run) -> XAxis:
+    """Every event as wide as any other of its run, and every run as wide as the other."""
+    edges = np.linspace(0.0, 100.0, run.n_events + 2)
+    return XAxis("share", "share of each run's events", "%", edges)
+
+
+COMMON_AXES: dict[str, CommonAxis] = {
+    "structure": CommonAxis("phase and layer", frozenset({"spans"}), structure_of),
+    "time": CommonAxis("time", frozenset({"time", "timeline"}), _by_time),
+    "events": CommonAxis("event order", frozenset({"timeline"}), _by_event),
+    "share": CommonAxis("share of each run", frozenset(), _by_share),
+}
+
+
+def common_axes(a: Run, b: Run) -> dict[str, CommonAxis]:
+    """The axes that these two runs can share; none where neither has a history."""
+    if "timeline" not in a.capabilities | b.capabilities:
+        return {}
+    both = a.capabilities & b.capabilities
+    return {key: axis for key, axis in COMMON_AXES.items() if axis.needs <= both}
+
+
+def first_axis(a: Run, b: Run) -> str:
+    """Phase and layer; else seconds, where the runs are about as long; else the share of each."""
+    offered = common_axes(a, b)
+    if "structure" in offered:
+        return "structure"
+    if a.times is not None and b.times is not None and "time" in offered:
+        short, long = sorted((float(a.times[-1]), float(b.times[-1])))
+        if 0 < long <= short * ALIKE:
+            return "time"
+    return "share"

@@ -1,0 +1,67 @@
+"""What is said of a plan that is tried on a run."""
+
+from __future__ import annotations
+
+from ..analysis.plan_code import fsdp2_code, huggingface_code, torch_code
+from ..analysis.planner import Outcome, Planner
+from ..look.units import bytes_text, count_text, difference_text, percent_text, seconds_text
+from ..model.run import Run
+from ..report.plan_text import where_text
+
+CODES = {"torch": torch_code, "Hugging Face": huggingface_code, "FSDP2": fsdp2_code}
+"""How a plan can be written down: `code(planner, ranges)`."""
+
+
+def measured_sentence(run: Run) -> str:
+    """What the step needs as it was recorded."""
+    activations = bytes_text(int(run.activation_curve.max()))
+    return f"As recorded, without checkpoints: peak {bytes_text(run.peak_bytes)}, activations up to {activations}."
+
+
+def outcome_sentence(planner: Planner, outcome: Outcome) -> str:
+    """`Peak 358 MiB instead of 751 MiB, 52.3% less, reached in ...; activations ...; +500 ms per step (estimate).`"""
+    run = planner.run
+    gain = 1 - outcome.peak_bytes / max(run.peak_bytes, 1)
+    less = f"{percent_text(gain)} less" if gain > 0 else "no gain" if not gain else f"{percent_text(-gain)} more"
+    then, now = bytes_text(outcome.activation_peak_bytes), bytes_text(int(run.activation_curve.max()))
+    return (
+        f"Peak {bytes_text(outcome.peak_bytes)} instead of {bytes_text(run.peak_bytes)}, {less},"
+        f" {where_text(planner, outcome)}; activations up to {then} instead of {now}; {cost_text(outcome)} (estimate)."
+    )
+
+
+def cost_text(outcome: Outcome) -> str:
+    """`+500 ms per step`, or where nothing was timed `48 layers run again`."""
+    if outcome.extra_seconds is not None:
+        return f"+{seconds_text(outcome.extra_seconds)} per step"
+    return f"{count_text(layers_again(outcome), 'layer')} run again per step, time unknown"
+
+
+def layers_again(outcome: Outcome) -> int:
+    """How many layers a plan runs again."""
+    return sum(stop - first for first, stop in outcome.ranges)
+
+
+def point_text(outcome: Outcome, measured_bytes: int) -> str:
+    """What is shown on hover over a plan."""
+    if not outcome.ranges:
+        return f"no checkpoints: peak {bytes_text(outcome.peak_bytes)}"
+    saved = difference_text(outcome.peak_bytes - measured_bytes)
+    return (
+        f"{plan_name(outcome)}\npeak {bytes_text(outcome.peak_bytes)} ({saved}), {cost_text(outcome)}\n"
+        "estimate; a click tries it"
+    )
+
+
+def plan_name(outcome: Outcome) -> str:
+    """`16 segments of 4 layers`, `3 segments of 1 to 4 layers`."""
+    if not outcome.ranges:
+        return "none"
+    lengths = sorted({stop - first for first, stop in outcome.ranges})
+    of = count_text(lengths[0], "layer") if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]} layers"
+    return f"{count_text(len(outcome.ranges), 'segment')} of {of}"
+
+
+def code_text(planner: Planner, outcome: Outcome, kind: str) -> str:
+    """The plan as plain code; `kind` is a key of `CODES`."""
+    return CODES[kind](planner, outcome.ranges)

@@ -1,0 +1,58 @@
+"""Every key of the window in one table: the menus take theirs from it, and the list on `?` shows all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FILES, PICTURE, CHART, TABLE = "Files and window", "Going back", "While the timeline has the focus", "In tables"
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    """What keys do, where. Keys are written as Qt writes them, `Ctrl+O`."""
+
+    section: str
+    keys: tuple[str, ...]
+    text: str
+
+
+SHORTCUTS: dict[str, Shortcut] = {
+    "open": Shortcut(FILES, ("Ctrl+O",), "Open files"),
+    "picture": Shortcut(FILES, ("Ctrl+S",), "Save a picture of the view in front"),
+    "record": Shortcut(FILES, ("Ctrl+R",), "Record a script"),
+    "close": Shortcut(FILES, ("Ctrl+W",), "Close the file in front"),
+    "next": Shortcut(FILES, ("Ctrl+Tab", "Ctrl+PgDown"), "Next open file"),
+    "previous": Shortcut(FILES, ("Ctrl+Shift+Tab", "Ctrl+PgUp"), "Previous open file"),
+    "quit": Shortcut(FILES, ("Ctrl+Q",), "Quit"),
+    "shortcuts": Shortcut(FILES, ("?", "F1"), "Show this list"),
+    "undo": Shortcut(PICTURE, ("Ctrl+Z",), "Undo: go back to what was looked at before"),
+    "redo": Shortcut(PICTURE, ("Ctrl+Y", "Ctrl+Shift+Z"), "Redo"),
+    "zoom in": Shortcut(CHART, ("W", "Up", "+", "="), "Zoom in around the cursor"),
+    "zoom out": Shortcut(CHART, ("S", "Down", "-"), "Zoom out"),
+    "pan left": Shortcut(CHART, ("A",), "Move the picture to earlier"),
+    "pan right": Shortcut(CHART, ("D",), "Move the picture to later"),
+    "whole": Shortcut(CHART, ("0",), "Show the whole step"),
+    "step back": Shortcut(CHART, ("Left",), "Cursor one event back"),
+    "step": Shortcut(CHART, ("Right",), "Cursor one event on"),
+    "leap back": Shortcut(CHART, ("Shift+Left",), "Cursor a twentieth of the step back"),
+    "leap": Shortcut(CHART, ("Shift+Right",), "Cursor a twentieth of the step on"),
+    "first": Shortcut(CHART, ("Home",), "Cursor to the start"),
+    "last": Shortcut(CHART, ("End",), "Cursor to the end"),
+    "peak": Shortcut(CHART, ("P",), "Cursor to the peak"),
+    "peak before": Shortcut(CHART, (",",), "Cursor to the local peak before"),
+    "peak after": Shortcut(CHART, (".",), "Cursor to the next local peak"),
+    "phase before": Shortcut(CHART, ("[",), "Cursor to the start of the phase before"),
+    "phase after": Shortcut(CHART, ("]",), "Cursor to the start of the next phase"),
+    "mark": Shortcut(CHART, ("M",), "Set a mark to measure from, or take it away"),
+    "filter": Shortcut(CHART, ("F",), "Type a filter"),
+    "escape": Shortcut(CHART, ("Esc",), "Show everything again"),
+    "copy": Shortcut(TABLE, ("Ctrl+C",), "Copy the selected rows"),
+}
+
+
+def sections() -> dict[str, list[Shortcut]]:
+    """The table in the order of the list, by section."""
+    found: dict[str, list[Shortcut]] = {}
+    for shortcut in SHORTCUTS.values():
+        found.setdefault(shortcut.section, []).append(shortcut)
+    return found
