@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -13,6 +14,17 @@ def enclosed(function: Any, name: str) -> Any:
     if name not in names:
         return None
     return function.__closure__[names.index(name)].cell_contents
+
+
+def module_run_by(function: Any) -> Any:
+    """The module whose whole forward a function is: itself, its `forward`, or a `partial` of that; None for others."""
+    if isinstance(function, torch.nn.Module):
+        return function
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, functools.partial):
+        function, owner = function.func, getattr(function.func, "__self__", None) or next(iter(function.args), None)
+    named = getattr(function, "__name__", "") == "forward"
+    return owner if named and isinstance(owner, torch.nn.Module) else None
 
 
 def cast_of(node: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from .autograd_facts import cast_of, enclosed, modified_in_place
+from .autograd_facts import cast_of, enclosed, modified_in_place, module_run_by
 from .format.schema import NONE, Fate, Phase, Severity, StorageKind
 from .step_log import Interval, Saved, StepLog, Unpack, guarded, python_frames, thread_id
 from .storages import shape_text
@@ -292,12 +292,13 @@ class SavedTensorWatch:
 
     @guarded
     def _note_hooked_module(self, number: int, pack: Hook) -> bool:
-        """Whether it is the composable `checkpoint(module)`: it starts in a hook of the module, which runs by then."""
+        """Whether it makes all of the module again that runs by then: the composable `checkpoint(module)` starts in a
+        hook of it, and transformers' layers in their own forward."""
         stack = self.log.open_modules.get(thread_id(), [])
         function = enclosed(getattr(enclosed(pack, "frame"), "recompute_fn", None), "fn")
-        hooked = bool(stack) and function is stack[-1][0]
+        hooked = bool(stack) and module_run_by(function) is stack[-1][0]
         if hooked:
-            self.log.checkpoint_modules[number] = [function]
+            self.log.checkpoint_modules[number] = [stack[-1][0]]
         return hooked
 
     def _note_autocast_cache(self, tensor: torch.Tensor) -> None:

@@ -325,3 +325,31 @@ def test_hugging_faces_switch(tmp_path: Path) -> None:
     assert run.recording.meta.plan == tuple((f"model.layers.{i}",) for i in range(3))
     assert run.saved_bytes_by_fate()[Fate.rematerialized] > 0
     assert run.rematerialized is not None and run.rematerialized.unmeasured_bytes == 0
+
+
+class _ChecksItself(nn.Module):
+    """A layer whose forward checkpoints the whole of it, as transformers' layers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+        self.checkpointing = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.checkpointing:
+            return checkpoint(functools.partial(type(self)._run, self), x, use_reentrant=False)
+        return self._run(x)
+
+    def _run(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.relu(self.up(x)))
+
+
+_ChecksItself._run.__name__ = "forward"
+
+
+def test_a_layer_that_checkpoints_its_own_forward_is_the_segment(tmp_path: Path) -> None:
+    model = nn.Sequential(_ChecksItself(), _ChecksItself())
+    x = torch.randn(8, 32)
+    run = Run(record(tmp_path / "a.mstrata", lambda: model(x).sum().backward(), model=model))
+    assert run.recording.meta.plan == (("0",), ("1",))
+    assert run.rematerialized is not None and run.rematerialized.unmeasured_bytes == 0
