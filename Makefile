@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.built
 TYPES := build/types/memstrata/capture build/types/memstrata/viewer
 
-.PHONY: help env demo test fuzz lint bench plans samples types clean
+.PHONY: help env demo test fuzz lint bench plans samples screenshots 27b types clean
 
 help:
 	@echo "make demo     record a real training step without and with checkpointing, and show both"
@@ -14,6 +14,8 @@ help:
 	@echo "make bench    measure what the recorder costs and how fast files open"
 	@echo "make plans    predict checkpoint plans, apply them, and compare with what is then measured"
 	@echo "make samples  make the files under samples/ again"
+	@echo "make screenshots  make the pictures under docs/images again, from the samples"
+	@echo "make 27b      run the dry runs of docs/27b.md and write it (HYBRID_PYTHON: one that has transformers)"
 	@echo "make env      build .venv and nothing else"
 	@echo "make clean    remove everything that was built, .venv included"
 
@@ -47,7 +49,15 @@ plans: $(STAMP)
 	@$(BIN)/python benchmarks/plans.py
 
 samples: $(STAMP)
-	@set -e; for script in samples/make_*.py; do echo "$$script"; $(BIN)/python "$$script"; done
+	@$(BIN)/python samples/make_recordings.py
+	@$(BIN)/python samples/make_ranks.py
+
+screenshots: $(STAMP)
+	@QT_QPA_PLATFORM=offscreen $(BIN)/python .ci/check_libraries.py
+	@$(BIN)/python samples/make_screenshots.py
+
+27b: $(STAMP) types
+	@$(BIN)/python docs/make_27b.py --hybrid-python "$(or $(HYBRID_PYTHON),$(BIN)/python)"
 
 # The folders under the names they install as, for tools that do not follow an editable install.
 types: $(TYPES)

@@ -28,6 +28,16 @@ def rows(table: Any) -> dict[str, tuple[int, ...]]:
     }
 
 
+def cut_by(page: ComparePage, title: str) -> None:
+    """Choose a grouping in the box, as the keyboard does."""
+    box = page.cut.box
+    row = box.findText(title)
+    assert row >= 0
+    box.setFocus()
+    while box.currentIndex() != row:
+        QTest.keyClick(box, Qt.Key.Key_Down if box.currentIndex() < row else Qt.Key.Key_Up)
+
+
 def test_two_files_open_straight_in_the_comparison(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
     page = opened(*tapes)
     assert isinstance(page, ComparePage) and window.session.state.page == COMPARE
@@ -42,11 +52,12 @@ def test_known_differences(opened: Any, tapes: tuple[str, str]) -> None:
     """Plain: 16 weights + 8 kept + 20 head. Checkpointed: nothing kept at the head, so 36."""
     page = opened(*tapes)
     assert page.answer.lines[0].text.startswith("Peak 44.0 MiB to 36.0 MiB: 8.00 MiB less")
-    table = rows(page.categories.table)
+    table = rows(page.differences.table)
     assert table["activation"] == (8 * MIB, 0, -8 * MIB)
     assert table["parameter"] == (16 * MIB, 16 * MIB, 0)
     assert table["all"] == (44 * MIB, 36 * MIB, -8 * MIB)
-    blocks = rows(page.blocks.table)
+    cut_by(page, "super-block")
+    blocks = rows(page.differences.table)
     assert blocks["super-block 0 (layers 0-1)"] == (12 * MIB, 8 * MIB, -4 * MIB)
     assert blocks["all"] == (44 * MIB, 36 * MIB, -8 * MIB)
 
@@ -54,15 +65,17 @@ def test_known_differences(opened: Any, tapes: tuple[str, str]) -> None:
 def test_the_tables_are_the_analysis_and_close(opened: Any, pair: tuple[str, str]) -> None:
     page = opened(*pair)
     diff: Diff = page.diff
-    for table, wanted in ((page.categories.table, diff.by_category), (page.blocks.table, diff.by_super_block)):
-        shown = rows(table)
+    for title, wanted in (("category", diff.by_category), ("super-block", diff.by_super_block)):
+        cut_by(page, title)
+        shown = rows(page.differences.table)
         assert shown.pop("all") == (diff.a.peak_bytes, diff.b.peak_bytes, diff.peak_difference_bytes)
         assert shown == {row.label: (row.a_bytes, row.b_bytes, row.difference_bytes) for row in wanted}
     slots = rows(page.slots.table)
     assert slots["forward of super-block 0 (layers 0-3)"][2] < 0
     saved = {title: value for title, value, _ in page.saving.rows}
-    assert saved["Activations, achieved"] == diff.achieved_saving_bytes
-    assert saved["Activations, predicted"] == diff.predicted_saving_bytes
+    assert page.saving.heading == "Saved"
+    assert saved["Activations"] == diff.achieved_saving_bytes
+    assert saved["Activations by shapes"] == diff.predicted_saving_bytes
     assert bytes_text(diff.achieved_saving_bytes) in page.saving.accessibleName()
 
 
@@ -97,7 +110,7 @@ def test_a_click_on_a_place_moves_both_cursors_there(opened: Any, window: Window
 
 def test_the_selection_goes_along_to_the_single_runs(opened: Any, window: Window, pair: tuple[str, str]) -> None:
     page = opened(*pair)
-    table = page.categories
+    table = page.differences
     row = next(r for r in range(table.table.rowCount()) if table.table.index(r, 0).data() == "gradient")
     table.setCurrentIndex(table.table.index(row, 0))
     for tab in (0, 1):
@@ -110,7 +123,7 @@ def test_the_selection_goes_along_to_the_single_runs(opened: Any, window: Window
 
 
 def test_warnings_stand_at_the_top(opened: Any, pair: tuple[str, str]) -> None:
-    page = opened(pair[0], pair[0])
+    page = opened(pair[1], pair[0])
     wanted = [problem.text for problem in page.diff.warnings]
     assert any("never checkpointed" in text for text in wanted)
     assert page.warnings.isVisible()
@@ -136,10 +149,15 @@ def test_places_cut_short_still_differ(opened: Any, tapes: tuple[str, str]) -> N
 def test_files_without_layers_compare_too(opened: Any, snapshots: Any) -> None:
     page = opened(str(snapshots / "torch24-linear-grad.pickle"), str(snapshots / "torch24-linear-nograd.pickle"))
     assert isinstance(page, ComparePage)
-    assert rows(page.categories.table)["all"] == (
+    assert rows(page.differences.table)["all"] == (
         page.diff.a.peak_bytes, page.diff.b.peak_bytes, page.diff.peak_difference_bytes,
     )  # fmt: skip
-    assert page.tabs.count() == 0
+    assert [page.tabs.tabText(tab) for tab in range(page.tabs.count())] == [
+        "Differences",
+        "Appeared, gone, grown",
+        "By stack",
+        "All open runs",
+    ]
 
 
 def test_opening_and_closing_a_comparison_leaves_nothing(opened: Any, window: Window, tapes: tuple[str, str]) -> None:

@@ -229,9 +229,9 @@ def hold_reading(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """The next file is read only once the event is set."""
     gate, real = threading.Event(), loading.open_run
 
-    def slow(path: str) -> Any:
+    def slow(path: str, *rest: Any) -> Any:
         gate.wait(10)
-        return real(path)
+        return real(path, *rest)
 
     monkeypatch.setattr(loading, "open_run", slow)
     return gate

@@ -190,10 +190,10 @@ def _added(half: HalfTerms, shape: ModelShape, kernels: Kernels, facts: ModelFac
             found.append(Term(f"{name} {what}".strip(), width, itemsize, formula, holder))
 
     if half.gated_mlp:
-        add("activation output", inner.width, inner.itemsize, f"width of {inner.name}")
+        add("activation output", inner.width, inner.itemsize, f"as wide as {inner.name}")
     if half.output_gate:
-        add("mixed values", inner.width, inner.itemsize, f"width of {inner.name}")
-        add("sigmoid of the gate", inner.width, inner.itemsize, f"width of {inner.name}")
+        add("mixed values", inner.width, inner.itemsize, f"as wide as {inner.name}")
+        add("sigmoid of the gate", inner.width, inner.itemsize, f"as wide as {inner.name}")
     if half.attention and kernels.attention == "efficient":
         add("log-sum-exp", facts.heads, FLOAT32, "heads x 4 bytes")
     if half.attention and kernels.attention == "math":

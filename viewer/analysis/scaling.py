@@ -1,15 +1,14 @@
 """From two or more recordings of one model at other batch sizes or sequence lengths: how each part of the step's peak
 grows, and what still fits.
 
-A part is everything of one kind at the peak: what is kept in layers of one kind, what lies outside layers, what stays
-whatever the size (parameters, gradients, optimizer state), and the rest. Each grows as
+A part is everything of one kind where activations are highest: what is kept in layers of one kind, what lies outside
+layers, what stays whatever the size (parameters, gradients, optimizer state), and the rest. Each grows as
 
     bytes = linear x tokens + quadratic x batch x sequence^2
 
-with both coefficients at least 0, fitted to the recordings by least squares; what stays is the largest seen. The peak
-is taken to stay at its place in the step. Two recordings of other sequence lengths determine both coefficients exactly.
-Where all have one sequence length the quadratic part cannot be told from the linear one: everything is taken as linear,
-and said so.
+with both coefficients at least 0, fitted to the recordings by least squares; what stays is the largest seen. Two
+recordings of other sequence lengths determine both coefficients exactly. Where all have one sequence length the
+quadratic part cannot be told from the linear one: everything is taken as linear, and said so.
 """
 
 from __future__ import annotations
@@ -120,12 +119,13 @@ REST_NAME = "temporaries and the rest"
 
 
 def _measured(run: Run) -> Measured:
-    """The parts of this run's peak; they sum to it."""
+    """The parts of this run where its activations are highest, which is the same moment at every size; what the step's
+    own peak has more goes to the rest, so that they sum to that peak."""
     meta = run.recording.meta
     if not meta.batch or not meta.sequence:
         raise ValueError(f"{run.name} does not say its batch size and sequence length")
-    position = run.peak_position
-    parts: dict[str, int] = {}
+    position = int(run.activation_curve.argmax())
+    parts = {REST_NAME: run.peak_bytes - int(run.curve[position])}
     kinds = [*Places(run).kind_names, OUTSIDE_LAYERS]  # the last one stands for -1
     alive = np.flatnonzero(AllocationQuery(position=position).mask(run))
     for row in alive.tolist():

@@ -10,7 +10,11 @@ from ..look import ticks
 from .theme import Theme
 
 Ticks = list[tuple[float, list[float]]]
-_FORMATS: dict[str, Callable[[float, float], str]] = {"s": ticks.seconds_text, "events": ticks.event_text}
+_FORMATS: dict[str, Callable[[float, float], str]] = {
+    "s": ticks.seconds_text,
+    "events": ticks.event_text,
+    "%": lambda value, _: f"{value:g}%",
+}
 
 
 class BytesAxis(pg.AxisItem):

@@ -14,6 +14,7 @@ from memstrata.capture.format.schema import F64, I64
 from ..look import palette
 from ..model.paints import Paint
 from .colours import fill_brush, hatch_brush
+from .rectangles import Rectangles
 
 DIMMED = 0.22
 
@@ -45,30 +46,33 @@ def stack(x: F64, group_bytes: I64, zero: float, per_byte: float) -> Stack:
 def paint_stack(painter: QPainter, bands: Stack, paints: Sequence[Paint], lifted: int | None = None) -> None:
     """Paint all bands; with `lifted` the others are dimmed."""
     painter.setPen(Qt.PenStyle.NoPen)
+    rectangles = Rectangles()
     for group in range(bands.groups):
-        rects = band_rects(bands, group)
-        if not rects:
+        if not rectangles.put(*_sides(bands, group)).count:
             continue
         opacity = 1.0 if lifted is None or lifted == group else DIMMED
         painter.setBrush(fill_brush(paints[group], opacity))
-        painter.drawRects(rects)
+        rectangles.paint(painter)
         hatch = hatch_brush(paints[group], opacity)
         if hatch is not None:
             painter.setBrush(hatch)
-            painter.drawRects(rects)
+            rectangles.paint(painter)
 
 
 def band_rects(bands: Stack, group: int) -> list[QRectF]:
     """The rectangles of one band, neighbours of equal height joined; none where it is less than a pixel high."""
+    left, top, right, bottom = _sides(bands, group)
+    return [QRectF(*side) for side in np.stack([left, top, right - left, bottom - top], axis=1).tolist()]
+
+
+def _sides(bands: Stack, group: int) -> tuple[F64, F64, F64, F64]:
+    """(left, top, right, bottom) of the rectangles of one band."""
     low, high = bands.y[group], bands.y[group + 1]
-    if not len(low):
-        return []
-    starts = np.concatenate(([0], np.flatnonzero((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1))
-    ends = np.append(starts[1:], len(low))
+    starts = np.flatnonzero(np.append(True, (low[1:] != low[:-1]) | (high[1:] != high[:-1]))[: len(low)])
+    ends = np.append(starts[1:], len(low))[: len(starts)]
     keep = low[starts] > high[starts]
     starts, ends = starts[keep], ends[keep]
-    sides = np.stack([bands.x[starts], high[starts], bands.x[ends] - bands.x[starts], low[starts] - high[starts]])
-    return [QRectF(*side) for side in sides.T.tolist()]
+    return bands.x[starts], high[starts], bands.x[ends], low[starts]
 
 
 def paint_labels(painter: QPainter, bands: Stack, names: Sequence[str], paints: Sequence[Paint]) -> None:

@@ -58,6 +58,8 @@ class PixelItem(pg.GraphicsObject):
         view = self.getViewBox()
         if view is None:
             return
+        if not painter.transform().m11() or not painter.transform().m22():
+            return  # a view that has not been given a size yet
         (x0, x1), (y0, y1) = view.viewRange()
         t = painter.transform()
         frame = Frame(x0, x1, y0, y1, t.m11(), t.dx(), t.m22(), t.dy())

@@ -9,6 +9,7 @@ import numpy as np
 from memstrata.capture.format.schema import F64, I64
 
 from ..model.axes import XAxis
+from ..model.peaks import Peaks, peaks_between
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +35,8 @@ def spans_of_columns(axis: XAxis, low: float, high: float, width: int) -> tuple[
     return x, first, np.minimum(last, axis.last)
 
 
-def peak_columns(curve: I64, axis: XAxis, low: float, high: float, width: int) -> Columns:
+def peak_columns(curve: I64 | Peaks, axis: XAxis, low: float, high: float, width: int) -> Columns:
     """For each of `width` columns between low and high the position with the largest value of `curve`."""
     x, first, last = spans_of_columns(axis, low, high, width)
-    return Columns(x, peaks_between(curve, first, last))
-
-
-def peaks_between(curve: I64, begin: I64, end: I64) -> I64:
-    """The first position with the largest value in each closed interval [begin, end]."""
-    return np.array(
-        [b if b == e else b + int(np.argmax(curve[b : e + 1])) for b, e in zip(begin.tolist(), end.tolist())],
-        np.int64,
-    )
+    found = curve.between(first, last) if isinstance(curve, Peaks) else peaks_between(curve, first, last)
+    return Columns(x, found)

@@ -31,6 +31,7 @@ class AllocatorPanel(QWidget):
         self.map.picked.connect(self._picked)
         area = QScrollArea(self)
         area.setWidgetResizable(True)
+        area.setAccessibleName("Allocator segments and their blocks")
         area.setWidget(self.map)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QVBox
 from ..charts.keys import stepped
 from ..charts.theme import Theme, current
 from ..charts.timeline import Timeline
+from ..look.words import WHAT_IF
 from ..model.axes import available_axes
 from ..model.grouping import GROUPINGS, available
 from ..state.scope import Scope
@@ -78,14 +79,22 @@ class ChartPanel(QWidget):
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
         self.timeline.set_theme(theme)
-        lines = []
+        self.theme = theme
+        self._show_key()
+
+    def _show_key(self) -> None:
+        """What the lines over the bands are."""
+        theme, lines = self.theme, []
         if self.timeline.predicted is not None:
             lines.append(f'<span style="color:{theme.text}"><b>┅</b></span> prediction')
         if self.scope.run.reserved is not None:
             lines.append(f'<span style="color:{theme.faint}"><b>━</b></span> reserved')
+        if self.scope.view.plan is not None:
+            lines.append(f'<span style="color:{theme.accent}"><b>••</b></span> {WHAT_IF}')
         self.key.setText(" &nbsp; ".join(lines))
 
     def _show(self) -> None:
+        self._show_key()
         view: RunView = self.scope.view
         self.group.setCurrentIndex(self.group.findData(view.grouping))
         self.axis.setCurrentIndex(self.axis.findData(view.axis))

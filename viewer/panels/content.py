@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QStackedWidget, QTabBar, QToolButton, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QLineEdit, QStackedWidget, QTabBar, QToolButton, QTreeView, QWidget
 
 from ..charts.theme import Theme, current
 from ..model.run import Run
 from ..state.session import Session
+from ..state.shortcuts import SHORTCUTS
 from ..state.view_state import COMPARE, ViewState, closed
 from .compare_page import ComparePage
+from .copying import make_copyable
+from .empty import StartPage
 from .run_page import RunPage
 
 COMPARE_TITLE = "Compare"
@@ -49,11 +54,23 @@ class PageTabs(QTabBar):
         if not self._setting and tab >= 0:
             self.session.set(replace(state, page=tab if tab < len(state.runs) else COMPARE))
 
+    def go(self, steps: int) -> None:
+        """Go to another tab, around the end."""
+        if self.count():
+            self.setCurrentIndex((self.currentIndex() + steps) % self.count())
+
+    def close_front(self) -> None:
+        """Close the run in front; of a comparison the run opened last."""
+        state = self.session.state
+        if state.runs:
+            self._close(state.run or (state.compared or state.runs)[-1])
+
     def _close_button(self, run: Run) -> QToolButton:
         button = QToolButton(self)
         button.setObjectName("close")
         button.setText("✕")
         button.setAccessibleName(f"Close {run.name}")
+        button.setToolTip(f"Close {run.name}")
         button.clicked.connect(lambda: self._close(run))
         return button
 
@@ -68,10 +85,17 @@ class Content(QStackedWidget):
 
     shown = Signal()
 
-    def __init__(self, session: Session, empty: QWidget, parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        empty: StartPage,
+        adopt: Callable[[RunPage | ComparePage], None],
+        parent: QWidget | None = None,
+    ) -> None:
+        """`adopt(page)` is called for each page that is made."""
         super().__init__(parent)
         self.setObjectName("content")
-        self.session = session
+        self.session, self._adopt = session, adopt
         self.empty = empty
         self.addWidget(empty)
         self.pages: dict[Run | tuple[Run, Run], RunPage | ComparePage] = {}
@@ -90,6 +114,7 @@ class Content(QStackedWidget):
             return
         if shown not in self.pages:
             self.pages[shown] = self._make(shown)
+            self._prepare(self.pages[shown])
             self.addWidget(self.pages[shown])
         self.setCurrentWidget(self.pages[shown])
 
@@ -98,8 +123,27 @@ class Content(QStackedWidget):
             return ComparePage(self.session, key, self)
         return RunPage(self.session, key, self)
 
+    def _prepare(self, page: RunPage | ComparePage) -> None:
+        """What holds for every page, whatever views it has."""
+        for tree in page.findChildren(QTreeView):
+            make_copyable(tree)
+        for line in page.findChildren(QLineEdit):
+            line.setAcceptDrops(False)  # a file dropped on it is to be opened, not typed
+        if isinstance(page, RunPage) and "timeline" in page.views:
+            for key in SHORTCUTS["filter"].keys:
+                shortcut = QShortcut(QKeySequence(key), page.views["timeline"])
+                shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+                shortcut.activated.connect(page.filter.line.setFocus)
+        self._adopt(page)
+
+    def views_in_front(self) -> dict[str, QWidget]:
+        """The views of the page in front by key; none of a comparison."""
+        page = self.currentWidget()
+        return page.views if isinstance(page, RunPage) else {}
+
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
         self.theme = theme
+        self.empty.set_theme(theme)
         for page in self.pages.values():
             page.set_theme(theme)

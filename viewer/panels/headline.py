@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from ..analysis.headline import Line
 from ..charts.theme import Theme, current
@@ -32,13 +32,24 @@ class HeadlinePanel(QFrame):
         self._first = QHBoxLayout()
         self._first.addWidget(self.labels[0], 1)
         layout.addLayout(self._first)
-        for label in self.labels[1:]:
-            layout.addWidget(label)
+        self._rows = [self._first, *(QHBoxLayout() for _ in self.labels[1:])]
+        for row, label in zip(self._rows[1:], self.labels[1:]):
+            row.addWidget(label, 1)
+            layout.addLayout(row)
         self.set_theme(current())
 
     def add_corner(self, widget: QWidget) -> None:
         """Put a control beside the first line."""
         self._first.addWidget(widget, 0, Qt.AlignmentFlag.AlignTop)
+
+    def add_button(self, number: int, text: str, hint: str) -> QToolButton:
+        """Put a button at the end of this line."""
+        button = QToolButton(self)
+        button.setText(text)
+        button.setToolTip(hint)
+        button.setAccessibleName(hint)
+        self._rows[number].addWidget(button, 0, Qt.AlignmentFlag.AlignTop)
+        return button
 
     def _label(self, number: int) -> QLabel:
         label = QLabel(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPen, QWheelEvent
@@ -125,7 +126,8 @@ class LaneTree(QTreeView):
             self.lane_model.move_cursor(new.cursor)
         if new.query is None and old.query is not None:
             self.clearSelection()
-        self.viewport().update()
+        if new != replace(old, plan=new.plan):  # a plan that is tried changes nothing here
+            self.viewport().update()
 
     def _x_at(self, pixel: float) -> float:
         window = self.window_now()

@@ -20,9 +20,9 @@ class LoadingBar(QFrame):
         self.bar.setRange(0, 1000)
         self.bar.setTextVisible(False)
         self.bar.setFixedHeight(10)
-        self.bar.setAccessibleName("Progress of opening files")
+        self.bar.setAccessibleName("Progress")
         self.cancel = QPushButton("Cancel", self)
-        self.cancel.setAccessibleName("Cancel opening files")
+        self.cancel.setAccessibleName("Cancel what runs")
         self.cancel.clicked.connect(lambda: jobs.cancel(self.number))
         layout = QHBoxLayout(self)
         layout.setContentsMargins(12, 4, 12, 4)
@@ -59,6 +59,7 @@ class MessageBar(QFrame):
         self.text = QLabel(self)
         self.text.setWordWrap(True)
         self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.text.setAccessibleName("Message")
         close = QToolButton(self)
         close.setText("✕")
         close.setAccessibleName("Close this message")
@@ -69,7 +70,11 @@ class MessageBar(QFrame):
         layout.addWidget(close)
         self.hide()
 
-    def say(self, sentences: tuple[str, ...]) -> None:
-        """Show these sentences; nothing if there are none."""
+    def say(self, sentences: tuple[str, ...], calm: bool = False) -> None:
+        """Show these sentences, quietly where nothing went wrong; nothing if there are none."""
+        self.setProperty("calm", calm)
+        for widget in (self, self.text):
+            widget.style().unpolish(widget)
+            widget.style().polish(widget)
         self.text.setText("\n".join(sentences))
         self.setVisible(bool(sentences))

@@ -14,8 +14,10 @@ from ..charts.theme import Theme
 from ..model.query import AllocationQuery
 from ..model.run import Run
 from ..state.answers import answer_of
+from ..state.plan_jobs import proposed_plan
 from ..state.scope import Scope
 from ..state.session import Session
+from ..state.view_state import Segments
 from ..state.views import ViewSpec, available
 from .device_picker import DevicePicker
 from .filter_bar import FilterBar
@@ -36,6 +38,7 @@ class RunPage(QWidget):
         self.answer = HeadlinePanel(answer_of(run), self.follow, self)
         grave = [problem for problem in run.problems if problem.severity >= Severity.warning]
         self.warnings = WarningBar(grave, self)
+        self._offer_plan()
         if len(run.recording.meta.devices) > 1:
             self.answer.add_corner(DevicePicker(self.scope, self.answer))
         self.top = self._charts()
@@ -52,6 +55,23 @@ class RunPage(QWidget):
         layout.addWidget(self.split, 1)
         self._laid_out = False
         self._follow_plot()
+        self.scope.work_ahead()
+
+    def _offer_plan(self) -> None:
+        """A button beside the line that says what a checkpoint per super-block would do."""
+        proposal = self.scope.run.once(proposed_plan)
+        if proposal is None:
+            return
+        self.tried = self.answer.add_button(-1, "Try", "Draw this plan on the timeline, and open What if")
+        self.tried.setObjectName("try")
+        self.tried.setCheckable(True)
+        self.tried.clicked.connect(lambda on: self._try(proposal if on else None))
+        self.scope.changed.connect(lambda _, new: self.tried.setChecked(new.plan == proposal))
+
+    def _try(self, plan: Segments | None) -> None:
+        self.scope.look(plan=plan)
+        if plan is not None and "what_if" in self.views:
+            self.tabs.setCurrentWidget(self.views["what_if"])
 
     def _made(self, place: str) -> list[tuple[ViewSpec, QWidget]]:
         made = []
@@ -103,6 +123,8 @@ class RunPage(QWidget):
         self.tabs.setAccessibleName("Tables")
         for spec, widget in self._made("below"):
             self.tabs.addTab(widget, spec.title)
+            if hasattr(widget, "followed"):
+                widget.followed.connect(self.follow)
         self.tabs.tabBar().setDrawBase(False)
         across.addWidget(self.tabs)
         for _, widget in self._made("side"):

@@ -1,4 +1,4 @@
-"""Predicted against achieved: what checkpointing was to save, and what it did, as two bars on one scale."""
+"""Predicted against achieved: what b needs less than a, or simply the difference, as bars on one scale."""
 
 from __future__ import annotations
 
@@ -6,33 +6,37 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from ..analysis.comparison import difference_title, is_saving, savings
 from ..analysis.diff import Diff
+from ..analysis.steps import throughput
 from ..charts.theme import Theme, colour, current
-from ..look.units import bytes_text, exact_bytes_text
+from ..look.units import bytes_text, difference_text, exact_bytes_text, seconds_text
 
-_ROW, _BAR = 46, 16
+_ROW, _BAR, _LINE = 42, 14, 20
 
 
 class SavingPanel(QWidget):
-    """Measured is filled, predicted an outline."""
+    """Measured is filled, by shapes an outline. Under the bars stands how fast each run was."""
 
     def __init__(self, diff: Diff, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        rows = [
-            ("Peak of the step, achieved", diff.achieved_peak_drop_bytes, True),
-            ("Activations, achieved", diff.achieved_saving_bytes, True),
-            ("Activations, predicted", diff.predicted_saving_bytes, False),
-        ]
-        self.rows = [(title, value, filled) for title, value, filled in rows if value is not None]
-        said = "; ".join(f"{title} {bytes_text(value)}" for title, value, _ in self.rows)
-        self.setAccessibleName(f"Savings: {said}")
+        saved = is_saving(diff)
+        self.heading = "Saved" if saved else difference_title(diff)
+        sign = 1 if saved else -1
+        self.rows = [(saving.title, sign * saving.bytes, saving.measured) for saving in savings(diff)]
+        self._text = bytes_text if saved else difference_text
+        self._good = sign
+        self.speeds = _speeds(diff)
+        said = "; ".join(f"{title} {self._text(value)}" for title, value, _ in self.rows)
+        speed = "; ".join(f"{title} {value}" for title, value in self.speeds)
+        self.setAccessibleName(f"{self.heading}: {said}; {speed}")
         self.setToolTip("\n".join(f"{title}: {exact_bytes_text(value)}" for title, value, _ in self.rows))
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self.theme: Theme = current()
 
     def sizeHint(self) -> QSize:
-        widest = self.fontMetrics().horizontalAdvance("Peak of the step, achieved  99.99 GiB")
-        return QSize(widest + 40, _ROW * (len(self.rows) + 1))
+        widest = self.fontMetrics().horizontalAdvance("Activations by shapes  +99.99 GiB")
+        return QSize(widest + 40, 36 + _ROW * len(self.rows) + _LINE * (len(self.speeds) + 1))
 
     def set_theme(self, theme: Theme) -> None:
         """Repaint in this theme."""
@@ -42,27 +46,51 @@ class SavingPanel(QWidget):
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.fillRect(self.rect(), QColor(self.theme.panel))
+        self._title(painter, 8, self.heading)
+        most = max((abs(value) for _, value, _ in self.rows), default=1) or 1
+        for number, (title, value, filled) in enumerate(self.rows):
+            self._row(painter, 34 + number * _ROW, title, value, filled, most)
+        top = 40 + _ROW * len(self.rows)
+        if self.speeds and top + _LINE * 2 < self.height():
+            self._title(painter, top, "Unrecorded steps")
+            for number, (title, speeds) in enumerate(self.speeds):
+                self._words(painter, top + _LINE * (number + 1), title, speeds)
+
+    def _title(self, painter: QPainter, top: float, text: str) -> None:
         font = painter.font()
         font.setBold(True)
         painter.setFont(font)
         painter.setPen(QColor(self.theme.text))
-        painter.drawText(QRectF(12, 8, self.width(), 20), Qt.AlignmentFlag.AlignLeft, "Saved")
+        painter.drawText(QRectF(12, top, self.width(), 20), Qt.AlignmentFlag.AlignLeft, text)
         font.setBold(False)
         painter.setFont(font)
-        most = max((abs(value) for _, value, _ in self.rows), default=1) or 1
-        for number, (title, value, filled) in enumerate(self.rows):
-            self._row(painter, 36 + number * _ROW, title, value, filled, most)
+
+    def _words(self, painter: QPainter, top: float, title: str, value: str) -> None:
+        place = QRectF(12, top, self.width() - 24, 18)
+        painter.setPen(QColor(self.theme.faint))
+        painter.drawText(place, Qt.AlignmentFlag.AlignLeft, title)
+        painter.setPen(QColor(self.theme.text))
+        painter.drawText(place, Qt.AlignmentFlag.AlignRight, value)
 
     def _row(self, painter: QPainter, top: float, title: str, value: int, filled: bool, most: int) -> None:
-        width = self.width() - 24
-        painter.setPen(QColor(self.theme.faint))
-        painter.drawText(QRectF(12, top, width, 18), Qt.AlignmentFlag.AlignLeft, title)
-        painter.setPen(QColor(self.theme.text))
-        painter.drawText(QRectF(12, top, width, 18), Qt.AlignmentFlag.AlignRight, bytes_text(value))
-        ink = self.theme.good if value >= 0 else self.theme.warning
-        bar = QRectF(12, top + 19, max(width * abs(value) / most, 2), _BAR)
+        self._words(painter, top, title, self._text(value))
+        ink = self.theme.good if value * self._good >= 0 else self.theme.warning
+        bar = QRectF(12, top + 19, max((self.width() - 24) * abs(value) / most, 2), _BAR)
         if filled:
             painter.fillRect(bar, colour(ink, 200))
             return
         painter.setPen(QPen(QColor(ink), 1.6, Qt.PenStyle.DashLine))
         painter.drawRect(bar.adjusted(0.8, 0.8, -0.8, -0.8))
+
+
+def _speeds(diff: Diff) -> list[tuple[str, str]]:
+    """Time and throughput of both runs; nothing between files that know neither."""
+    runs = (diff.a, diff.b)
+    seconds = [run.recording.meta.step_seconds_unrecorded for run in runs]
+    rates = [throughput(run.recording) for run in runs]
+    if not any(seconds) and not any(rates):
+        return []
+    return [
+        ("step", " → ".join("unknown" if s is None else seconds_text(s) for s in seconds)),
+        ("tokens/s", " → ".join("unknown" if r is None else f"{r:,.0f}" for r in rates)),
+    ]

@@ -1,4 +1,4 @@
-"""Panels that are one table: saved tensors, problems."""
+"""Panels that are one table: saved tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from ..charts.theme import Theme, current
 from ..model.run import Run
 from ..state.array_table import Column
-from ..state.run_tables import problem_columns, saved_columns
+from ..state.run_tables import saved_columns
 from ..state.scope import Scope
 from .table_view import TableView
 
@@ -46,10 +46,3 @@ class SavedPanel(TablePanel):
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope, "Saved tensors", saved_columns, (10, 15, 26, 18, 22, 10, 12), (2, 3, 4))
         self.view.sortByColumn(0, Qt.SortOrder.DescendingOrder)
-
-
-class ProblemsPanel(TablePanel):
-    """What the recording, or the reading of it, could not see."""
-
-    def __init__(self, scope: Scope) -> None:
-        super().__init__(scope, "Problems", problem_columns, (10, 8, 80), (2,))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from memstrata.capture.format.schema import Severity
 
-from ..look.units import count_text, percent_text, seconds_text
+from ..look.units import bytes_text, count_text, percent_text, seconds_text
+from ..model.outside import outside_allocator
 from ..model.run import Run
 from ..state.view_state import ViewState
 
@@ -25,9 +26,13 @@ def status_parts(run: Run, cursor: int) -> list[str]:
     meta = run.recording.meta
     version = f", torch {meta.torch_version}" if meta.torch_version else ", torch version unknown"
     device = "" if run.device.name == meta.source else f", {run.device.name}"
-    parts = [f"coverage {percent_text(run.coverage_at(cursor))}", f"{meta.source}{version}{device}"]
-    if meta.kind == "recording":
+    guessed = f", {percent_text(run.inferred_coverage_at(cursor))} inferred" if run.inferred is not None else ""
+    parts = [f"coverage {percent_text(run.coverage_at(cursor))}{guessed}", f"{meta.source}{version}{device}"]
+    if meta.kind == "recording" and meta.has_durations:
         parts.append(step_text(meta.step_seconds_unrecorded, meta.step_seconds_recorded))
+    outside = run.once(outside_allocator)
+    if outside is not None:
+        parts.append(f"outside the allocator up to {bytes_text(int(outside.bytes.max()))}")
     parts.append(count_text(run.n_events, "event"))
     parts.append(problems_text(run))
     return parts

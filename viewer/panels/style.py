@@ -12,15 +12,33 @@ QToolTip {{ background: {raised}; color: {text}; border: 1px solid {border}; pad
 #warnings, #message {{
     background: {warning_panel}; color: {warning}; padding: 5px 14px; border-bottom: 1px solid {border};
 }}
-#message QLabel {{ color: {warning}; }}
+#message QLabel, QLabel#wrong {{ color: {warning}; }}
+#message[calm="true"] {{ background: {raised}; color: {text}; }}
+#message[calm="true"] QLabel {{ color: {text}; }}
 #loading {{ background: {raised}; border-bottom: 1px solid {border}; }}
 #notice {{ background: {panel}; padding: 14px; border-bottom: 1px solid {border}; }}
 #where {{ color: {text}; background: {panel}; padding: 6px 8px; border-top: 1px solid {border}; }}
 #note {{ background: {raised}; color: {text}; padding: 5px 14px; border-bottom: 1px solid {border}; }}
 #empty {{ background: {panel}; border: 1px solid {border}; border-radius: 8px; padding: 26px 34px; }}
+#start, #plain, QScrollArea {{ background: {window}; }}
+#drop {{ border: 2px dashed {border}; border-radius: 8px; background: {window}; padding: 10px; }}
+#drop[hot="true"] {{ border-color: {accent}; background: {selected}; }}
+#recent {{ border: 1px solid {border}; border-radius: 6px; background: {panel}; }}
+#recent:focus {{ border: 1px solid {accent}; }}
+#keys {{
+    background: {raised}; border: 1px solid {border}; border-radius: 4px; padding: 1px 6px; font-family: monospace;
+}}
 #code {{
     background: {window}; border: 1px solid {border}; border-radius: 4px; padding: 10px 14px; font-family: monospace;
 }}
+QMenuBar {{ background: {window}; color: {text}; }}
+QMenuBar::item {{ padding: 4px 9px; background: transparent; }}
+QMenuBar::item:selected {{ background: {raised}; }}
+QMenu {{ background: {panel}; color: {text}; border: 1px solid {border}; padding: 4px 0; }}
+QMenu::item {{ padding: 5px 26px 5px 24px; }}
+QMenu::item:selected {{ background: {selected}; }}
+QMenu::item:disabled {{ color: {faint}; }}
+QMenu::separator {{ height: 1px; background: {border}; margin: 4px 0; }}
 #close {{ border: none; background: transparent; padding: 1px 4px; color: {faint}; }}
 #caption {{ color: {faint}; padding: 3px 6px; }}
 #facts {{ padding: 6px 8px; background: {panel}; }}
@@ -44,7 +62,7 @@ QHeaderView::section {{
 QTabWidget::pane {{ border: none; background: {panel}; }}
 QTabBar {{ background: {window}; }}
 QTabBar::tab {{
-    background: {window}; color: {faint}; padding: 6px 14px; border: none; border-bottom: 2px solid {window};
+    background: {window}; color: {faint}; padding: 6px 11px; border: none; border-bottom: 2px solid {window};
 }}
 QTabBar::tab:selected {{ color: {text}; border-bottom: 2px solid {accent}; background: {panel}; }}
 QTabBar::tab:hover {{ color: {text}; }}
@@ -53,7 +71,19 @@ QPushButton, QToolButton {{
 }}
 QPushButton:hover, QToolButton:hover {{ background: {raised}; }}
 QPushButton:focus, QToolButton:focus {{ border: 1px solid {accent}; }}
-QToolButton:disabled {{ color: {border}; }}
+#try:checked {{ background: {selected}; border: 1px solid {accent}; }}
+QToolButton:disabled, QPushButton:disabled {{ color: {faint}; background: {window}; }}
+QLineEdit, QPlainTextEdit {{
+    background: {panel}; color: {text}; border: 1px solid {border}; border-radius: 4px; padding: 3px 5px;
+    selection-background-color: {selected}; selection-color: {text};
+}}
+QLineEdit:focus, QPlainTextEdit:focus {{ border: 1px solid {accent}; }}
+QCheckBox {{ color: {text}; spacing: 6px; }}
+QCheckBox::indicator {{
+    width: 11px; height: 11px; border: 1px solid {faint}; border-radius: 3px; background: {panel};
+}}
+QCheckBox::indicator:checked {{ background: {accent}; border: 1px solid {accent}; }}
+QCheckBox:focus {{ color: {accent}; }}
 #fold {{ border: none; font-weight: 600; }}
 QProgressBar {{ background: {window}; border: 1px solid {border}; border-radius: 4px; }}
 QProgressBar::chunk {{ background: {accent}; border-radius: 3px; }}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, Qt, Signal
-from PySide6.QtGui import QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence, QResizeEvent
+from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from ..state.array_table import ArrayTable, Column
+from .copying import make_copyable
 from .delegates import TableDelegate
 
 
@@ -23,7 +24,7 @@ class TableView(QTableView):
         self.setModel(self.table)
         self.setAccessibleName(name)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setShowGrid(False)
         self.setWordWrap(False)
@@ -40,8 +41,11 @@ class TableView(QTableView):
         self._fit_rows()
         self._widths: tuple[int, ...] = ()
         self._shared: tuple[int, ...] = ()
+        self.least = 50
+        """Pixels that a column has at least where it shares what is left."""
         self._setting = False
         self.selectionModel().currentRowChanged.connect(self._picked)
+        make_copyable(self)
 
     def set_delegate(self, delegate: TableDelegate) -> None:
         """Paint with this delegate."""
@@ -65,7 +69,7 @@ class TableView(QTableView):
         shared = sum(self._widths[i] for i in self._shared) or 1
         left = self.viewport().width() - sum(fixed.values())
         for column, count in enumerate(self._widths):
-            self.setColumnWidth(column, fixed.get(column, max(left * count // shared, 50)))
+            self.setColumnWidth(column, fixed.get(column, max(left * count // shared, self.least)))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -94,11 +98,3 @@ class TableView(QTableView):
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:
             self._fit_rows()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy) and self.currentIndex().isValid():
-            row = self.currentIndex().row()
-            cells = [str(self.table.index(row, c).data()) for c in range(self.table.columnCount())]
-            QGuiApplication.clipboard().setText("\t".join(cells))
-            return
-        super().keyPressEvent(event)

@@ -36,10 +36,10 @@ def scaling_text(found: Scaling, asked: AskedSize) -> str:
     lines += section(
         "How the peak grows (fitted)", table(("part", "stays", "per token", "per sequence^2"), _parts(found))
     )
-    rows = [(f"{length:,}", bytes_text(found.bytes(batch, length))) for length in lengths(found, asked)]
-    lines += section(f"Peak by sequence length, batch {batch} (estimate)", table(("tokens", "peak"), rows))
+    curve = [(f"{length:,}", bytes_text(found.bytes(batch, length))) for length in lengths(found, asked)]
+    lines += section(f"Peak by sequence length, batch {batch} (estimate)", table(("tokens", "peak"), curve))
     lines += wrapped(f"the fit misses a recording's peak by {percent_text(found.error)} at most", indent="  ")
-    lines += wrapped("the peak is taken to stay at its place in the step", indent="  ")
+    lines += wrapped("taken for granted: the step's peak stays near that of its activations", indent="  ")
     if found.one_length:
         lines += wrapped(
             "all recordings have one sequence length: what grows with its square cannot be told from what is linear,"

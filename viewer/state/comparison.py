@@ -108,7 +108,8 @@ def _columns(
     def sized(sizes: I64, name: str) -> Column:
         return Column(
             name, sizes, lambda i: bytes_text(int(sizes[i])) if sizes[i] >= 0 else "",
-            lambda i: exact_bytes_text(int(sizes[i])) if sizes[i] >= 0 else "this run has no such place", True, meaning=name,
+            lambda i: exact_bytes_text(int(sizes[i])) if sizes[i] >= 0 else "this run has no such place", True,
+            meaning=name,
         )  # fmt: skip
 
     changed = Column(

@@ -1,0 +1,148 @@
+"""Makes the pictures of the README from the samples: the real window, without a screen.
+
+usage: make_screenshots.py [FOLDER]
+
+Each picture answers one question. They are made anew with the samples, so that they stay true; the colours are cut to
+a palette, which keeps each below 150 kB.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+os.environ["QT_QPA_PLATFORM"] = "offscreen"
+
+import numpy as np
+from PySide6.QtCore import QCoreApplication, QEvent, Qt
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QApplication, QProgressBar
+
+from memstrata.viewer.panels.compare_page import ComparePage
+from memstrata.viewer.panels.run_page import RunPage
+from memstrata.viewer.window import Window, application
+
+SAMPLES = Path(__file__).resolve().parent
+SIZE = (1280, 800)
+MOST_BYTES = 150_000
+PATIENCE = 120.0  # seconds until a file must be open
+
+Page = RunPage | ComparePage
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture: the question it answers is its name."""
+
+    name: str
+    files: tuple[str, ...]
+    tab: str = ""
+    """Title of the tab below; empty for the one in front."""
+    arrange: Callable[[Window], None] = lambda window: None
+
+
+def _by_frame(window: Window) -> None:
+    window.session.look(0, grouping="frame")
+
+
+def _by_layer(window: Window) -> None:
+    window.session.set(replace(window.session.state, cut="layer"))
+
+
+PICTURES = (
+    Picture("where-did-it-go", ("before.mstrata",)),
+    Picture("what-would-checkpointing-buy", ("before.mstrata",), "What if"),
+    Picture("what-did-it-buy", ("before.mstrata", "after.mstrata")),
+    Picture("what-changed", ("before.mstrata", "after.mstrata"), "Appeared, gone, grown", _by_layer),
+    Picture("which-line-allocates", ("before.mstrata",), "Stacks", _by_frame),
+    Picture("which-rank-stands-out", ("ranks",), "All open runs"),
+)
+
+
+def make(picture: Picture, folder: Path) -> Path:
+    """Write one picture. Raises RuntimeError where a file does not open or a tab is missing."""
+    window = Window()
+    try:
+        window.resize(*SIZE)
+        window.show()
+        show(window, picture)
+        image = with_palette(window.grab().toImage())
+    finally:
+        window.close()
+        window.deleteLater()
+        settle()
+    path = folder / f"{picture.name}.png"
+    if not image.save(str(path)) or path.stat().st_size > MOST_BYTES:
+        raise RuntimeError(f"{path} could not be written within {MOST_BYTES:,} bytes")
+    return path
+
+
+def show(window: Window, picture: Picture) -> None:
+    """Open the files of a picture and bring forward what it shows."""
+    window.open_paths([str(SAMPLES / name) for name in picture.files])
+    wait(lambda: bool(window.session.state.runs) or window.message.isVisible())
+    if not window.session.state.runs:
+        raise RuntimeError(f"{picture.name}: {window.message.text.text()}")
+    page = window.content.currentWidget()
+    assert isinstance(page, Page)
+    picture.arrange(window)
+    if picture.tab:
+        to_front(page, picture)
+    settle()
+    wait(lambda: not any(bar.isVisible() for bar in window.findChildren(QProgressBar)))
+    settle()
+
+
+def with_palette(image: QImage) -> QImage:
+    """The image in its 256 most frequent colours; the others, of smoothed edges, go to the nearest of them."""
+    image = image.convertToFormat(QImage.Format.Format_RGB32)
+    pixels = np.frombuffer(image.constBits(), np.uint32).reshape(image.height(), -1)[:, : image.width()]
+    colours, counts = np.unique(pixels, return_counts=True)
+    kept = colours[np.argsort(-counts, kind="stable")[:256]]
+    flags = Qt.ImageConversionFlag.ThresholdDither | Qt.ImageConversionFlag.AvoidDither
+    return image.convertToFormat(QImage.Format.Format_Indexed8, kept.tolist(), flags)
+
+
+def to_front(page: Page, picture: Picture) -> None:
+    """Bring the tab of a picture to the front."""
+    titles = [page.tabs.tabText(tab) for tab in range(page.tabs.count())]
+    if picture.tab not in titles:
+        raise RuntimeError(f"{picture.name}: there is no tab called {picture.tab}, only {', '.join(titles)}")
+    page.tabs.setCurrentIndex(titles.index(picture.tab))
+
+
+def wait(ready: Callable[[], bool]) -> None:
+    """Let the window work until it is so far. Raises RuntimeError if that takes too long."""
+    until = time.monotonic() + PATIENCE
+    while not ready():
+        if time.monotonic() > until:
+            raise RuntimeError("a file did not open in time")
+        QApplication.processEvents()
+        time.sleep(0.01)
+
+
+def settle(seconds: float = 0.4) -> None:
+    """Let timers and posted events run out."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        QApplication.processEvents()
+        time.sleep(0.01)
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def main() -> None:
+    """All pictures, into `docs/images` or the folder named."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SAMPLES.parent / "docs" / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    application()
+    for picture in PICTURES:
+        path = make(picture, folder)
+        print(f"{path}: {path.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

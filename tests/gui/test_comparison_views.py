@@ -1,0 +1,210 @@
+"""The views of a comparison: bars from peak to peak, what changed, other axes, more than two runs, plain snapshots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QComboBox
+from pytestqt.qtbot import QtBot
+
+from memstrata.viewer.analysis.changes import Fared
+from memstrata.viewer.panels.compare_page import ComparePage
+from memstrata.viewer.state.array_table import RawRole
+from memstrata.viewer.window import Window
+
+MIB = 1 << 20
+
+
+def choose(box: QComboBox, title: str) -> None:
+    """Choose in a box with the arrow keys."""
+    row = box.findText(title)
+    assert row >= 0, title
+    box.setFocus()
+    while box.currentIndex() != row:
+        QTest.keyClick(box, Qt.Key.Key_Down if box.currentIndex() < row else Qt.Key.Key_Up)
+
+
+def front(window: Window) -> ComparePage:
+    QApplication.processEvents()
+    page = window.content.currentWidget()
+    assert isinstance(page, ComparePage)
+    return page
+
+
+def column(view: Any, number: int) -> list[Any]:
+    return [view.table.index(row, number).data() for row in range(view.table.rowCount())]
+
+
+def test_bars_lead_from_peak_to_peak_and_a_click_selects(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
+    """44 MiB: the 8 MiB kept by forward go, nothing else changes, 36 MiB remain."""
+    page = opened(*tapes)
+    chart = page.cut.chart
+    assert (chart.shown.a_bytes, chart.shown.b_bytes) == (44 * MIB, 36 * MIB)
+    assert [(step.label, step.difference_bytes) for step in chart.shown.steps] == [("activation", -8 * MIB)]
+    assert "activation -8.00 MiB" in chart.accessibleName()
+    assert chart.hover_text(chart._height * 1.5) == (
+        "activation\n-8,388,608 bytes: from 46,137,344 bytes to 37,748,736 bytes"
+    )
+    QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=QPoint(200, int(chart._height * 1.5) + 5))
+    views = window.session.state.views
+    found = [view.query.bytes(run) for view, run in zip(views, page.pair) if view.query is not None]
+    assert len(found) == 2 and {view.query.category.label for view in views} == {"activation"}
+    assert page.differences.currentIndex().data() == "activation" and chart.chosen == 1
+    QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=QPoint(200, 8))
+    assert [view.query for view in window.session.state.views] == [None, None]
+    window.undo_action.trigger()
+    assert chart.chosen == 1
+
+
+def test_bars_are_walked_with_the_arrow_keys(opened: Any, window: Window, pair: tuple[str, str]) -> None:
+    page = opened(*pair)
+    chart = page.cut.chart
+    chart.setFocus()
+    for _ in range(3):
+        QTest.keyClick(chart, Qt.Key.Key_Down)
+    assert chart.chosen == 2
+    label = chart.shown.steps[1].label
+    assert page.differences.currentIndex().data() == label
+    state = window.session.state
+    assert {view.query.category.label for view in state.views} == {label}
+
+
+def test_a_group_is_followed_by_its_name_in_both_runs(opened: Any, window: Window, pair: tuple[str, str]) -> None:
+    page = opened(*pair)
+    choose(page.cut.box, "first user frame")
+    table = page.differences
+    assert window.session.state.cut == "frame"
+    table.setCurrentIndex(table.table.index(0, 0))
+    row = page.cut.rows[table.table.source_row(0)]
+    for view, run, size in zip(window.session.state.views, page.pair, (row.a_bytes, row.b_bytes)):
+        assert view.query.position is None
+        alive = run.allocations.alive(run.peak_position)
+        rows = set(view.query.select(run).tolist()) & set(alive.tolist())
+        assert int(run.allocations.bytes[sorted(rows)].sum()) == size
+    window.undo_action.trigger()
+    window.undo_action.trigger()
+    assert page.cut.box.currentText() == "category"
+
+
+def test_what_changed_is_listed_without_what_stayed(opened: Any, window: Window, pair: tuple[str, str]) -> None:
+    page = opened(*pair)
+    page.tabs.setCurrentWidget(page.changes)
+    shown = column(page.changes, 1)
+    assert set(shown) == {"gone", "new"} and "same" not in shown
+    kept = [c for c in page.diff.changes if c.fared is not Fared.SAME]
+    differences = [page.changes.table.index(r, 5).data(RawRole) for r in range(len(shown))]
+    assert differences == [c.difference_bytes for c in kept]
+    assert sum(differences) == page.diff.peak_difference_bytes
+    page.changes.setCurrentIndex(page.changes.table.index(0, 0))
+    views = window.session.state.views
+    assert [len(view.query.rows) for view in views] == [len(kept[0].a_rows), len(kept[0].b_rows)]
+    assert "12 layers" in column(page.changes, 0)[0] and "layers.11" in page.changes.table.index(0, 0).data(
+        Qt.ItemDataRole.ToolTipRole
+    )
+
+
+def test_other_axes_and_a_click_on_them(opened: Any, window: Window, pair: tuple[str, str]) -> None:
+    page = opened(*pair)
+    first = page.chart
+    choose(page.bar.axis, "time")
+    chart = page.chart
+    assert chart is not first and page.stack.currentWidget() is chart and window.session.state.common_axis == "time"
+    assert chart.x_axis.labelText == "time since the start"
+    QApplication.processEvents()
+    where = chart.view.mapViewToScene(QPointF(1.0, 100 * MIB))
+    QTest.mouseClick(chart.viewport(), Qt.MouseButton.LeftButton, pos=chart.mapFromScene(where))
+    for view, run in zip(window.session.state.views, page.pair):
+        assert run.times is not None
+        assert run.times[view.cursor] <= 1.01 and run.times[view.cursor + 1] >= 0.99
+    assert "before.mstrata: " in chart.hover_text(0.5) and chart.hover_text(0.5).startswith("500 ms")
+    choose(page.bar.axis, "share of each run")
+    assert page.chart.hover_text(50).startswith("50.0%")
+    choose(page.bar.axis, "phase and layer")
+    assert page.chart is first
+
+
+def test_of_three_runs_any_two_can_be_compared(opened: Any, window: Window, samples: Path) -> None:
+    names = ["before.mstrata", "after.mstrata", "uniform.mstrata"]
+    page = opened(*(str(samples / name) for name in names))
+    assert [run.name for run in page.pair] == names[1:]
+    assert all(box.isVisible() for box in page.bar.sides)
+    assert column(page.runs.view, 1) == names and column(page.runs.view, 0) == ["", "A", "B"]
+    assert column(page.runs.view, len(page.runs.view.table.columns) - 1) == ["unknown"] * 3
+    page.bar.sides[0].setFocus()
+    QTest.keyClick(page.bar.sides[0], Qt.Key.Key_Up)
+    page = front(window)
+    assert page.bar.sides[0].hasFocus()
+    assert [run.name for run in page.pair] == ["before.mstrata", "uniform.mstrata"]
+    assert len(window.content.pages) == 1
+    QTest.keyClick(page.bar.sides[1], Qt.Key.Key_Up)
+    assert [run.name for run in front(window).pair] == ["before.mstrata", "after.mstrata"]
+    QTest.keyClick(front(window).bar.sides[1], Qt.Key.Key_Up)  # stands on the other side: they change places
+    assert [run.name for run in front(window).pair] == ["after.mstrata", "before.mstrata"]
+
+
+def test_two_runs_change_places(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
+    page = opened(*tapes)
+    assert not any(box.isVisible() for box in page.bar.sides)
+    QTest.mouseClick(page.bar.swap, Qt.MouseButton.LeftButton)
+    page = front(window)
+    assert [run.name for run in page.pair] == ["checkpointed.mstrata", "plain.mstrata"]
+    assert page.answer.lines[0].text.startswith("Peak 36.0 MiB to 44.0 MiB: 8.00 MiB more (22.2%)")
+    assert page.saving.heading == "Difference, after minus before"
+    assert page.saving.rows[0][1] == 8 * MIB
+    window.undo_action.trigger()
+    assert [run.name for run in front(window).pair] == ["plain.mstrata", "checkpointed.mstrata"]
+
+
+def test_ranks_have_differences_and_no_savings(window: Window, qtbot: QtBot, samples: Path) -> None:
+    window.open_paths([str(samples / "ranks")])
+    qtbot.waitUntil(lambda: len(window.session.state.runs) == 2, timeout=20_000)
+    page = front(window)
+    assert page.saving.heading == "Rank 1 minus rank 0"
+    assert page.saving.rows[0][1] == page.diff.peak_difference_bytes > 0
+    assert page.answer.lines[0].text.startswith("Peak 40.7 MiB on rank 0, 56.5 MiB on rank 1: 15.7 MiB more")
+    page.tabs.setCurrentWidget(page.runs)
+    assert page.runs.sentence.text().startswith("Rank 1 stands out")
+    assert column(page.runs.view, 2) == ["0", "1"]
+
+
+def test_a_recording_and_a_snapshot_share_an_axis_with_a_name(opened: Any, samples: Path, snapshots: Path) -> None:
+    page = opened(str(samples / "before.mstrata"), str(snapshots / "torch24-linear-grad.pickle"))
+    assert page.bar.axis.currentText() == "share of each run"
+    assert page.chart.x_axis.labelText == "share of each run's events" and not page.structure.cells
+    assert page.saving.heading == "Difference, after minus before"
+    assert "5.63x as much" in page.answer.lines[0].text and "463" not in page.answer.lines[0].text
+    assert "By phase and super-block" not in [page.tabs.tabText(tab) for tab in range(page.tabs.count())]
+
+
+def test_states_without_a_history_have_no_curves_and_no_peak(opened: Any, snapshots: Path) -> None:
+    names = ("torch22-state-second-gpu", "torch22-list-of-segments")
+    page = opened(*(str(snapshots / f"{name}.pickle") for name in names))
+    assert page.answer.lines[0].text.startswith("Active at the end 9.90 GiB to 3.08 GiB")
+    assert not page.stack.isVisible() and not page.saving.isVisible() and page.cut.chart.isVisible()
+    assert page.cut.chart.shown.b_bytes == page.pair[1].end_bytes
+    assert not any("peak" in line.text.lower() for line in page.answer.lines)
+
+
+def test_a_file_with_itself_differs_in_nothing(opened: Any, pair: tuple[str, str]) -> None:
+    page = opened(pair[0], pair[0])
+    assert "never checkpointed" not in page.warnings.text()
+    assert "compared with itself" in page.warnings.text()
+    assert page.cut.chart.shown.steps == ()
+    page.tabs.setCurrentWidget(page.changes)
+    assert page.changes.table.rowCount() == 0
+
+
+def test_stacks_of_both_runs_are_one_tree(opened: Any, window: Window, pair: tuple[str, str]) -> None:
+    page = opened(*pair)
+    page.tabs.setCurrentWidget(page.stacks)
+    model = page.stacks.model()
+    first = model.index(0, 0)
+    assert page.stacks.isExpanded(first)
+    page.stacks.setCurrentIndex(first)
+    node = page.stacks.model().tree.nodes[model.node(first)]
+    views = window.session.state.views
+    assert [view.query.bytes(run) for view, run in zip(views, page.pair)] == node.bytes
+    assert node.difference_bytes < 0

@@ -1,0 +1,252 @@
+"""The export menu: what it offers follows from what is in front, and what it writes is what the command writes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pickletools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction, QImage, QPainter
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QFileDialog, QMenu
+from pytestqt.qtbot import QtBot
+
+from memstrata.viewer.report.exports import EXPORTS
+from memstrata.viewer.report.tables_csv import TABLES, table_csv
+from memstrata.viewer.window import Window
+
+Asked = dict[str, str]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
+    """The system's own dialog cannot be driven: it answers with the name offered, in the test's folder.
+    `offered` and `title` are what it was asked with."""
+    asked: Asked = {}
+
+    def answer(_parent: object, title: str, start: str, kinds: str) -> tuple[str, str]:
+        asked.update(title=title, offered=start, kinds=kinds)
+        name = asked.get("name") or os.path.basename(start)
+        return ("" if name == "cancel" else str(tmp_path / name)), kinds.split(";;")[0]
+
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", answer)
+    return asked
+
+
+def entries(menu: QMenu) -> dict[str, QAction]:
+    menu.aboutToShow.emit()
+    found: dict[str, QAction] = {}
+    for action in menu.actions():
+        below = action.menu()
+        if isinstance(below, QMenu):
+            found |= {f"{action.text()} > {inner.text()}": inner for inner in below.actions()}
+        elif action.text():
+            found[action.text()] = action
+    return found
+
+
+@pytest.fixture
+def choose(window: Window, qtbot: QtBot, answers: Asked) -> Callable[[str], str]:
+    """Choose the entry that begins with these words, and wait until it is done; gives back what the window says."""
+
+    def choose_one(words: str) -> str:
+        window.message.hide()
+        (entry,) = (action for text, action in entries(window.menus.export).items() if text.startswith(words))
+        entry.trigger()
+        qtbot.waitUntil(window.message.isVisible, timeout=20_000)
+        assert not window.jobs.running
+        return window.message.text.text()
+
+    return choose_one
+
+
+def test_nothing_open_is_nothing_to_export(window: Window) -> None:
+    assert [(text, action.isEnabled()) for text, action in entries(window.menus.export).items()] == [
+        ("Nothing is open", False)
+    ]
+    assert not window.actions_by_name["picture"].isEnabled()
+
+
+def test_every_export_of_the_command_is_in_the_menu(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
+    opened(tapes[0])
+    texts = " ".join(entries(window.menus.export))
+    assert all(export.suffix in texts for export in EXPORTS.values())
+    assert all(name.replace("_", " ").capitalize() in texts for name in TABLES)
+
+
+@pytest.mark.parametrize("key", [key for key in EXPORTS if key != "csv"])
+def test_an_export_is_what_the_command_writes(
+    opened: Any, choose: Callable[[str], str], answers: Asked, tapes: tuple[str, str], tmp_path: Path, key: str
+) -> None:
+    page = opened(tapes[0])
+    title, suffix = EXPORTS[key].title, EXPORTS[key].suffix
+    said = choose(title[:1].upper() + title[1:])
+    path = tmp_path / f"plain{suffix}"
+    assert said.startswith(f"Wrote {path}, ")
+    run = page.scope.run
+    assert path.read_bytes() == EXPORTS[key].make(run.recording, run.name, "")
+    assert not list(tmp_path.glob("*.part"))
+    if key == "json":
+        assert json.loads(path.read_text())
+    if key == "snapshot":
+        assert sum(1 for _ in pickletools.genops(path.read_bytes())) > 100
+
+
+def test_a_whole_table(opened: Any, choose: Callable[[str], str], tapes: tuple[str, str], tmp_path: Path) -> None:
+    page = opened(tapes[0])
+    choose("A whole table (.csv) > Saved tensors")
+    assert (tmp_path / "plain-saved_tensors.csv").read_text() == table_csv(page.scope.run, "saved_tensors")
+
+
+def test_the_table_in_front_keeps_its_order_and_has_exact_bytes(
+    opened: Any, choose: Callable[[str], str], window: Window, tapes: tuple[str, str], tmp_path: Path
+) -> None:
+    page = opened(tapes[0])
+    table = page.views["alive"].view
+    table.sortByColumn(0, Qt.SortOrder.AscendingOrder)
+    choose("The table in front: Alive here")
+    rows = table_of(tmp_path / "plain-alive-here.csv")
+    sizes = [int(row["bytes"]) for row in rows]
+    assert sizes == sorted(sizes) and sum(sizes) == page.scope.run.peak_bytes == 44 << 20
+    assert [row["category"] for row in rows] == [table.table.index(r, 1).data() for r in range(len(rows))]
+
+
+def test_the_table_with_the_focus_is_in_front(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
+    page = opened(tapes[0])
+    page.views["legend"].view.setFocus()
+    assert any(text.startswith("The table in front: Groups") for text in entries(window.menus.export))
+    page.tabs.setCurrentWidget(page.views["saved"])
+    page.views["timeline"].timeline.setFocus()
+    assert any(text.startswith("The table in front: Saved tensors") for text in entries(window.menus.export))
+
+
+def test_the_stack_tree_as_it_is_unfolded(
+    opened: Any, choose: Callable[[str], str], tapes: tuple[str, str], tmp_path: Path
+) -> None:
+    page = opened(tapes[0])
+    page.views["stacks"].own_code.setChecked(False)
+    page.tabs.setCurrentWidget(page.views["stacks"])
+    choose("The table in front: Stacks")
+    rows = table_of(tmp_path / "plain-stacks.csv")
+    assert sum(int(row["bytes"]) for row in rows if row["depth"] == "0") == page.scope.run.peak_bytes
+    assert max(int(row["depth"]) for row in rows) >= 1
+
+
+def test_a_picture_as_png_has_twice_the_pixels(
+    opened: Any, window: Window, answers: Asked, tapes: tuple[str, str], tmp_path: Path, qtbot: QtBot
+) -> None:
+    page = opened(tapes[0])
+    view = page.views["timeline"]
+    view.timeline.setFocus()
+    size = view.size()
+    qtbot.keyClick(view.timeline, Qt.Key.Key_S, Qt.KeyboardModifier.ControlModifier)
+    assert answers["title"] == "Save a picture of Timeline" and window.message.isVisible()
+    image = QImage(str(tmp_path / "plain-timeline.png"))
+    assert (image.width(), image.height()) == (2 * size.width(), 2 * size.height())
+    assert len(colours(image)) > 20
+
+
+def test_a_picture_as_svg_shows_the_same(
+    opened: Any, window: Window, answers: Asked, tapes: tuple[str, str], tmp_path: Path
+) -> None:
+    page = opened(tapes[0])
+    view = page.views["timeline"]
+    view.timeline.setFocus()
+    grabbed = view.grab().toImage()
+    answers["name"] = "picture.svg"
+    window.actions_by_name["picture"].trigger()
+    renderer = QSvgRenderer(str(tmp_path / "picture.svg"))
+    assert renderer.isValid() and renderer.viewBox().size() == grabbed.size()
+    image = QImage(grabbed.size(), QImage.Format.Format_RGB32)
+    painter = QPainter(image)
+    renderer.render(painter)
+    painter.end()
+    points = [(x, y) for x in range(5, image.width(), 11) for y in range(60, image.height() - 40, 7)]
+    same = sum(near(image.pixelColor(x, y), grabbed.pixelColor(x, y)) for x, y in points)
+    assert same > 0.95 * len(points)
+    assert b"<text" in (tmp_path / "picture.svg").read_bytes()  # text stays text
+
+
+def test_the_view_with_the_focus_is_pictured(
+    opened: Any, window: Window, answers: Asked, tapes: tuple[str, str]
+) -> None:
+    page = opened(tapes[0])
+    page.views["lanes"].tree.setFocus()
+    window.actions_by_name["picture"].trigger()
+    assert answers["title"] == "Save a picture of Lanes"
+
+
+def test_a_comparison_has_its_own_exports(
+    opened: Any, choose: Callable[[str], str], window: Window, tapes: tuple[str, str], tmp_path: Path
+) -> None:
+    opened(*tapes)
+    assert not any(".html" in text for text in entries(window.menus.export))
+    choose("Exact differences")
+    found = json.loads((tmp_path / "plain-and-checkpointed.json").read_text())
+    assert found and isinstance(found, dict)
+    choose("The comparison as text")
+    assert "plain.mstrata" in (tmp_path / "plain-and-checkpointed.txt").read_text()
+    choose("The table in front: ")
+    choose("A picture of the whole window")
+    assert (tmp_path / "plain-and-checkpointed-window.png").stat().st_size > 10_000
+
+
+def test_what_cannot_be_written_is_one_sentence(
+    opened: Any, choose: Callable[[str], str], answers: Asked, tapes: tuple[str, str], tmp_path: Path
+) -> None:
+    opened(tapes[0])
+    (tmp_path / "folder.txt").mkdir()
+    answers["name"] = "folder.txt"
+    said = choose("The report as text")
+    assert said == f"{tmp_path}/folder.txt cannot be written: is a directory." and not list(tmp_path.glob("*.part"))
+    answers["name"] = "nowhere/report.txt"
+    assert choose("The report as text").startswith(f"{tmp_path}/nowhere/report.txt cannot be written: ")
+
+
+def test_what_a_file_cannot_become_is_one_sentence(
+    opened: Any, choose: Callable[[str], str], snapshots: Path, tmp_path: Path, window: Window
+) -> None:
+    opened(str(snapshots / "torch22-state-second-gpu.pickle"))
+    assert not any("timeline as a picture" in text for text in entries(window.menus.export))
+    said = choose("A timeline for Perfetto")
+    assert "\n" not in said and "Traceback" not in said
+
+
+def test_no_name_is_no_export(
+    opened: Any, window: Window, answers: Asked, tapes: tuple[str, str], tmp_path: Path
+) -> None:
+    opened(tapes[0])
+    answers["name"] = "cancel"
+    for action in entries(window.menus.export).values():
+        action.trigger()
+    assert not window.jobs.running and not list(tmp_path.iterdir())
+
+
+def test_the_folder_and_the_ending_are_remembered(
+    opened: Any, choose: Callable[[str], str], answers: Asked, tapes: tuple[str, str], tmp_path: Path
+) -> None:
+    opened(tapes[0])
+    answers["name"] = "mine"
+    assert choose("The report as text").startswith(f"Wrote {tmp_path / 'mine.txt'}, ")
+    answers["name"] = ""
+    choose("Exact figures")
+    assert answers["offered"] == str(tmp_path / "plain.json")
+
+
+def table_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text())))
+
+
+def colours(image: QImage) -> set[int]:
+    return {image.pixel(x, y) for x in range(0, image.width(), 5) for y in range(0, image.height(), 5)}
+
+
+def near(a: Any, b: Any) -> bool:
+    return bool(abs(a.red() - b.red()) + abs(a.green() - b.green()) + abs(a.blue() - b.blue()) < 40)

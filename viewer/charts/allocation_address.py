@@ -1,0 +1,162 @@
+"""Allocations by address: an exact rectangle for each that can be told apart, a backdrop of density for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QBrush, QColor, QImage, QPainter, QPen
+
+from memstrata.capture.format.schema import F64
+
+from ..model.address_index import AddressIndex, Box, address_index, joined
+from ..model.axes import XAxis
+from ..model.layout import AddressLayout, address_layout
+from ..model.run import Run
+from .allocation_colours import AllocationColours
+from .density import DensityGrid
+from .frame import Frame
+from .outlines import around_outline
+from .rectangles import Rectangles
+from .theme import Theme
+
+MOST_RECTANGLES = 24_000
+"""Painted one by one in a frame; the smallest beyond that belong to the backdrop."""
+_SAMPLED = 25_000
+"""Rectangles that the backdrop looks at while the view moves."""
+_AT_ONCE = 50_000
+"""Rectangles that the backdrop takes in between two looks at the clock."""
+_CELL, _COARSE_CELL = 2, 6
+"""Pixels of a side of a cell of the backdrop, the second while the view moves."""
+_SEAM = 4
+"""Pixels from which on a rectangle shows where it ends."""
+
+
+def index_of(run: Run, layout: AddressLayout, axis: XAxis) -> AddressIndex:
+    """The index of a run's allocations on an axis."""
+    rows = np.flatnonzero(layout.low >= 0)
+    low = layout.low[rows].astype(np.float64)
+    start, end = (axis.edges[p[rows]] for p in (run.allocations.start, run.allocations.end))
+    return address_index(rows, start, end, low, low + run.allocations.bytes[rows])
+
+
+class AddressPainter:
+    """Paints frames of one layout on one axis."""
+
+    def __init__(self, run: Run, axis: XAxis) -> None:
+        self.allocations, self.axis = run.allocations, axis
+        layout = self.layout = run.once(address_layout)
+        self.index = index_of(run, layout, axis)
+        self.colours: AllocationColours | None = None
+        self._rectangles = Rectangles()
+        self._backdrop: QImage | None = None
+        self.painted = np.empty(0, np.int64)
+        """Places in the index of what the last frame painted one by one."""
+        self._behind: list[tuple[int, int]] = []
+        r = layout.ranges
+        low = layout.y_of(r.address).astype(np.float64)
+        self._ranges = axis.edges[r.start], axis.edges[r.end], low, low + r.bytes
+
+    def show(self, colours: AllocationColours) -> None:
+        """Other colours."""
+        self.colours = colours
+
+    def paint(self, painter: QPainter, frame: Frame, theme: Theme, fresh: bool) -> None:
+        """Paint a frame; a fresh one is sampled anew, another one keeps the backdrop it has."""
+        self._paint_ranges(painter, frame, theme)
+        if fresh:
+            self._choose(frame)
+            *_, self._backdrop = None, *self._density(frame, _SAMPLED)
+        if self._backdrop is not None:
+            painter.drawImage(frame.rect, self._backdrop)
+        self._paint_each(painter, frame)
+
+    def paint_selected(self, painter: QPainter, frame: Frame, row: int, theme: Theme) -> None:
+        """A line around an allocation."""
+        low = int(self.layout.low[row])
+        if low >= 0:
+            a = self.allocations
+            x = np.array([self.axis.edges[a.start[row]], self.axis.edges[a.end[row]]]) * frame.sx + frame.dx
+            top, bottom = frame.y(low + int(a.bytes[row])), frame.y(low)
+            x[1] = max(x[1], x[0] + 3)
+            around_outline(painter, x, np.full(2, top), np.full(2, max(bottom, top + 3)), theme)
+
+    def refine(self, frame: Frame) -> Iterator[bool]:
+        """The backdrop from all rectangles; yields whether there is something new to see."""
+        for image in self._density(frame, None):
+            if image is not None:
+                self._backdrop = image
+            yield image is not None
+
+    def _choose(self, frame: Frame) -> None:
+        """What is painted one by one: the largest first, as many as there is time for."""
+        box = Box(frame.x0, frame.x1, frame.y0, frame.y1)
+        large, small = self.index.split(1 / abs(frame.sx), 1 / abs(frame.sy))
+        size = {b: min(b.width * abs(frame.sx), b.height * abs(frame.sy)) for b in large}
+        chosen: list[tuple[int, int]] = []
+        count = 0
+        for bucket in sorted(large, key=lambda b: -size[b]):
+            found = self.index.candidates(box, (bucket,))
+            count += sum(last - first for first, last in found)
+            if count > MOST_RECTANGLES and chosen:
+                small += (bucket,)
+            else:
+                chosen += found
+        self.painted = self.index.inside(joined(chosen), box)
+        self._behind = self.index.candidates(box, small)
+
+    def _paint_ranges(self, painter: QPainter, frame: Frame, theme: Theme) -> None:
+        """What is reserved, with a line where each range ends; private pools are tinted."""
+        left, right, low, high = self._ranges
+        seen = (right >= frame.x0) & (left <= frame.x1) & (high >= frame.y0) & (low <= frame.y1)
+        for private, fill in ((False, theme.raised), (True, theme.selected)):
+            mine = np.flatnonzero(seen & (self.layout.ranges.private == private))
+            edges = _pixels(frame, left[mine], right[mine], low[mine], high[mine])
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(fill))
+            self._rectangles.put(*edges).paint(painter)
+            if len(mine) < frame.rect.height() / 3:
+                painter.setPen(QPen(QColor(theme.border), 1))
+                painter.setBrush(Qt.BrushStyle.NoBrush)
+                self._rectangles.paint(painter)
+
+    def _paint_each(self, painter: QPainter, frame: Frame) -> None:
+        assert self.colours is not None
+        index, at = self.index, self.painted
+        edges = _pixels(frame, index.x0[at], index.x1[at], index.y0[at], index.y1[at])
+        kinds = self.colours.kind[index.row[at]]
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        order = np.argsort(kinds, kind="stable")
+        cuts = np.flatnonzero(np.diff(kinds[order])) + 1
+        for part in np.split(order, cuts) if len(order) else ():
+            kind = int(kinds[part[0]])
+            self._rectangles.put(*(edge[part] for edge in edges))
+            for brush in (QBrush(self.colours.fills[kind]), self.colours.hatches[kind]):
+                if brush is not None:
+                    painter.setBrush(brush)
+                    self._rectangles.paint(painter)
+
+    def _density(self, frame: Frame, most: int | None) -> Iterator[QImage | None]:
+        """The backdrop as an image, after Nones; of evenly spaced rectangles where `most` says how many."""
+        assert self.colours is not None
+        total = sum(last - first for first, last in self._behind)
+        if not total:
+            return
+        step = 1 if most is None else max(-(-total // most), 1)
+        grid = DensityGrid(frame, self.colours, _CELL if most is None else _COARSE_CELL)
+        places = np.concatenate([np.arange(first, last, step) for first, last in self._behind])
+        for begin in range(0, len(places), _AT_ONCE):
+            grid.add(self.index, places[begin : begin + _AT_ONCE], step)
+            yield None
+        yield grid.image()
+
+
+def _pixels(frame: Frame, x0: F64, x1: F64, y0: F64, y1: F64) -> tuple[F64, F64, F64, F64]:
+    """(left, top, right, bottom) in whole pixels, at least one wide and high; the large ones end with a seam."""
+    left, right = np.rint(x0 * frame.sx + frame.dx), np.rint(x1 * frame.sx + frame.dx)
+    top, bottom = np.rint(y1 * frame.sy + frame.dy), np.rint(y0 * frame.sy + frame.dy)
+    np.subtract(right, 1, out=right, where=right - left >= _SEAM)
+    np.add(top, 1, out=top, where=bottom - top >= _SEAM)
+    return left, top, np.maximum(right, left + 1), np.maximum(bottom, top + 1)

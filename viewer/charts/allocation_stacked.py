@@ -1,0 +1,209 @@
+"""Allocations stacked on each other: for each pixel column the exact pile at one position, coarse while it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from PySide6.QtGui import QImage, QPainter
+
+from memstrata.capture.format.schema import I32, I64, NONE
+
+from ..model.axes import XAxis
+from ..model.layout import Stacked
+from ..model.peaks import Peaks
+from .allocation_colours import U32, AllocationColours
+from .frame import Frame
+from .outlines import around_outline
+from .pixels import picture
+from .sampling import Columns, peak_columns
+from .theme import Theme
+
+_COARSE = 4
+"""Pixel columns that share one pile while the view moves."""
+_WORK = 150_000
+"""Allocations looked through in a frame while the view moves; piles beyond that wait until it is still."""
+_AT_ONCE = 8
+"""Piles made between two looks at the clock."""
+_KEPT = 8192
+"""Piles kept from frame to frame."""
+_FAINT = 64
+"""Columns in which an allocation is looked for that is too thin for a pixel."""
+_SEAM = 4
+"""Pixels from which on an allocation shows where it ends."""
+
+
+class StackedPainter:
+    """Paints frames of the piles of one run; each pixel column shows its highest position, as the timeline does."""
+
+    def __init__(self, stacked: Stacked, peaks: Peaks, axis: XAxis) -> None:
+        self.stacked, self.peaks, self.axis = stacked, peaks, axis
+        self._piles: dict[int, I32] = {}
+        self._height: tuple[float, float, int] = (0.0, 0.0, 0)
+        self._shown: tuple[Columns, I64] | None = None
+        self._image: QImage | None = None
+        self._rgb: U32 = np.empty(0, np.uint32)
+        self._hatched: list[tuple[str, U32]] = []
+        budget = _WORK // (stacked.live.most + 1000)
+        self._budget = max(budget, 4)
+
+    def show(self, colours: AllocationColours) -> None:
+        """Other colours."""
+        self._rgb = np.append(colours.rgb[colours.kind], np.uint32(0))
+        tones, kinds = colours.tones, colours.kind
+        hatched = (("diagonal", colours.diagonal), ("dots", colours.dots))
+        self._hatched = [
+            (name, np.append(np.where(mask, tones, colours.rgb)[kinds], np.uint32(0)))
+            for name, mask in hatched
+            if mask.any()
+        ]
+
+    def paint(self, painter: QPainter, frame: Frame, _theme: Theme, fresh: bool) -> None:
+        """Paint a frame; of a fresh one only as many piles are made as there is time for."""
+        if fresh or self._image is None:
+            self._forget(frame)
+            columns = _coarse(self._columns(frame))
+            self._make(self._affordable(columns.positions), frame)
+            self._image = self._picture(columns, self._stand_ins(columns.positions))
+        if self._shown is not None and len(self._shown[0].positions):
+            x = self._shown[0].x * frame.sx + frame.dx
+            rect = frame.rect
+            rect.setLeft(float(x[0]))
+            rect.setRight(float(x[-1]))
+            painter.drawImage(rect, self._image)
+
+    def refine(self, frame: Frame) -> Iterator[bool]:
+        """Every pile of every pixel column; yields whether there is something new to see."""
+        columns = self._columns(frame)
+        wanted = np.unique(columns.positions)
+        missing = [p for p in wanted.tolist() if p not in self._piles]
+        for first in range(0, len(missing), _AT_ONCE):
+            self._make(missing[first : first + _AT_ONCE], frame)
+            yield False
+        self._image = self._picture(columns, columns.positions)
+        yield True
+
+    def position_at(self, x: float) -> int:
+        """The position painted at x."""
+        if self._shown is None or not len(self._shown[1]):
+            return int(self.axis.position_at(x))
+        columns, stand_ins = self._shown
+        column = int(np.searchsorted(columns.x, x, "right")) - 1
+        return int(stand_ins[min(max(column, 0), len(stand_ins) - 1)])
+
+    def paint_selected(self, painter: QPainter, frame: Frame, row: int, theme: Theme) -> None:
+        """A line around an allocation, through every column in which it is alive."""
+        if self._shown is None:
+            return
+        columns, shown = self._shown
+        a = self.stacked.live.allocations
+        alive = np.flatnonzero((shown >= a.start[row]) & (shown < a.end[row]))
+        if not len(alive):
+            return
+        ids = np.stack([self._piles[p] for p in shown[alive].tolist()])
+        mine = ids == row
+        some = mine.any(axis=1)
+        top = np.argmax(mine, axis=1) + frame.rect.top()
+        low = top + mine.sum(axis=1)
+        for column in np.flatnonzero(~some)[:: max(int((~some).sum()) // _FAINT, 1)].tolist():  # too thin for a pixel
+            span = self.stacked.span(int(shown[alive[column]]), row)
+            if span is not None:
+                top[column], low[column], some[column] = frame.y(span[1]), frame.y(span[0]), True
+        x = columns.x * frame.sx + frame.dx
+        left, right, top, low = x[alive[some]], x[alive[some] + 1], top[some], np.maximum(low[some], top[some] + 2)
+        steps = np.stack([np.concatenate([left, right]), np.tile(top, 2), np.tile(low, 2)])
+        steps = steps[:, np.argsort(np.tile(np.arange(len(left)), 2), kind="stable")]
+        around_outline(painter, steps[0], steps[1], steps[2], theme)
+
+    def _forget(self, frame: Frame) -> None:
+        """Piles of another height are of no use."""
+        height = (frame.y0, frame.y1, max(round(frame.rect.height()), 1))
+        if self._height != height or len(self._piles) > _KEPT:
+            self._height, self._piles, self._shown = height, {}, None
+
+    def _columns(self, frame: Frame) -> Columns:
+        return peak_columns(self.peaks, self.axis, frame.x0, frame.x1, max(round(frame.rect.width()), 1))
+
+    def _affordable(self, positions: I64) -> list[int]:
+        """Positions that have no pile yet, evenly spaced, no more than there is time for."""
+        missing = [p for p in np.unique(positions).tolist() if p not in self._piles]
+        return missing[:: -(-len(missing) // self._budget) or 1]
+
+    def _make(self, positions: list[int], frame: Frame) -> None:
+        height = max(round(frame.rect.height()), 1)
+        rows = (frame.y1 - (np.arange(height) + 0.5) * ((frame.y1 - frame.y0) / height)).astype(np.float64)
+        for position in positions:
+            self._piles[position] = self.stacked.column(position, rows).astype(np.int32)
+
+    def _stand_ins(self, positions: I64) -> I64:
+        """For each column the nearest position that has a pile."""
+        made = np.array(sorted(self._piles), np.int64)
+        if not len(made):
+            return positions
+        after = np.minimum(np.searchsorted(made, positions), len(made) - 1)
+        before = np.maximum(after - 1, 0)
+        nearer = positions - made[before] < np.abs(made[after] - positions)
+        return np.where(nearer, made[before], made[after])
+
+    def _picture(self, columns: Columns, shown: I64) -> QImage:
+        """The piles of these positions side by side as an image; what lies under the seams shows through."""
+        self._shown = columns, shown
+        if not len(shown):
+            return QImage()
+        unique, place = np.unique(shown, return_inverse=True)
+        piles = np.stack([self._piles[p] for p in unique.tolist()])
+        pixels = self._rgb[piles]
+        pixels[seams(piles)] = 0
+        pixels = np.ascontiguousarray(pixels[place.reshape(-1)].T)
+        for name, tones in self._hatched:
+            rows, cols = _PATTERNS[name](*pixels.shape)
+            marks = pixels[rows, cols] != 0
+            rows, cols = rows[marks], cols[marks]
+            pixels[rows, cols] = tones[piles[place.reshape(-1)[cols], rows]]
+        return picture(pixels)
+
+    def ids(self) -> I32:
+        """What was painted last: the allocation of each pixel, -1 for none; shape [height, columns]."""
+        if self._shown is None or not len(self._shown[1]):
+            return np.empty((0, 0), np.int32)
+        return np.stack([self._piles[p] for p in self._shown[1].tolist()]).T
+
+
+def seams(piles: I32) -> NDArray[np.bool_]:
+    """The top pixel of each allocation that is high enough to spare one; piles go from the top down, one in a row."""
+    out = np.zeros(piles.shape, np.bool_)
+    last = piles.shape[1] - _SEAM + 2
+    if last > 1:
+        inner = out[:, 1:last]
+        np.not_equal(piles[:, 1:last], piles[:, : last - 1], out=inner)
+        inner &= piles[:, 1:last] == piles[:, _SEAM - 1 :]
+        inner &= piles[:, 1:last] != NONE
+    return out
+
+
+def _coarse(columns: Columns) -> Columns:
+    """Every few columns as one."""
+    if len(columns.positions) <= 4 * _COARSE:
+        return columns
+    kept = np.arange(_COARSE // 2, len(columns.positions), _COARSE)
+    return Columns(np.append(columns.x[: len(kept) * _COARSE : _COARSE], columns.x[-1:]), columns.positions[kept])
+
+
+def _diagonal(height: int, width: int) -> tuple[I64, I64]:
+    """Every eighth diagonal."""
+    rows, columns = np.arange(height)[:, None], np.arange(0, width + 8, 8)[None]
+    columns = columns - rows % 8
+    rows = np.broadcast_to(rows, columns.shape)
+    inside = (columns >= 0) & (columns < width)
+    return rows[inside], columns[inside]
+
+
+def _dots(height: int, width: int) -> tuple[I64, I64]:
+    """A dot in each square of four pixels."""
+    rows, columns = np.meshgrid(np.arange(0, height, 4), np.arange(0, width, 4), indexing="ij")
+    columns = np.minimum(columns + rows // 4 % 2 * 2, width - 1)
+    return rows.ravel(), columns.ravel()
+
+
+_PATTERNS = {"diagonal": _diagonal, "dots": _dots}

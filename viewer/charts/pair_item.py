@@ -1,0 +1,95 @@
+"""The curves of two runs on one axis: before as a grey area, after in front of it, both lines on top."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
+
+from ..look.units import bytes_text
+from ..model.axes import XAxis
+from ..model.paints import Paint
+from ..model.run import Run
+from ..state.structure import Structure
+from .band_painter import band_rects, stack
+from .colours import fill_brush
+from .frame import Frame, PixelItem
+from .marks import pill
+from .sampling import peak_columns
+from .theme import Theme, colour
+
+
+def run_paints(theme: Theme) -> tuple[Paint, Paint]:
+    """The paints of the run before and of the run after."""
+    return (Paint("#8f959e"), Paint("#4d8fe0")) if theme.dark else (Paint("#a9b0ba"), Paint("#2f6fc0"))
+
+
+def line_inks(theme: Theme) -> tuple[str, str]:
+    """The colours of their lines: that of the run before stays visible in front of the other's area."""
+    return ("#d7dbe0", "#4d8fe0") if theme.dark else ("#565c66", "#2f6fc0")
+
+
+class PairItem(PixelItem):
+    """Both curves, their peaks, the cell that is selected or else where the cursors stand."""
+
+    def __init__(self, structure: Structure, runs: tuple[Run, Run]) -> None:
+        super().__init__()
+        self.structure, self.runs = structure, runs
+        self.cell: int | None = None
+        self.cursors: tuple[int, int] | None = None
+        """Positions; drawn on axes without cells."""
+
+    @property
+    def axes(self) -> tuple[XAxis, XAxis]:
+        """The axis of each run."""
+        return self.structure.a, self.structure.b
+
+    def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
+        if self.cell is not None and self.structure.cells:
+            cell = self.structure.cells[self.cell]
+            left, right = frame.x(cell.x0), frame.x(cell.x1)
+            place = QRectF(left, frame.rect.top(), max(right - left, 2), frame.rect.height())
+            painter.fillRect(place, colour(self.theme.accent, 46))
+        lines = [self._area(painter, frame, number) for number in (0, 1)]
+        for line, ink in zip(lines, line_inks(self.theme)):
+            painter.setPen(QPen(QColor(ink), 1.6))
+            painter.drawPolyline(line)
+        if self.cursors is not None and not self.structure.cells:
+            self._cursor_lines(painter, frame, self.cursors)
+        self._peaks(painter, frame)
+
+    def _area(self, painter: QPainter, frame: Frame, number: int) -> QPolygonF:
+        """Fills the area of a run. Returns the line over it."""
+        curve, paint = self.runs[number].curve, run_paints(self.theme)[number]
+        columns = peak_columns(curve, self.axes[number], frame.x0, frame.x1, max(int(frame.rect.width()), 1))
+        if not len(columns.positions):
+            return QPolygonF()
+        values = curve[columns.positions]
+        area = stack(columns.x * frame.sx + frame.dx, values[None, :], frame.y(0), -frame.sy)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(fill_brush(paint, 0.32 if number == 0 else 0.62))
+        painter.drawRects(band_rects(area, 0))
+        points = np.stack([np.repeat(area.x, 2)[1:-1], np.repeat(area.y[1], 2)], axis=1)
+        return QPolygonF([QPointF(*point) for point in points.tolist()])
+
+    def _cursor_lines(self, painter: QPainter, frame: Frame, cursors: tuple[int, int]) -> None:
+        """Where they stand on their peaks, the dots there say so already."""
+        painter.setPen(QPen(QColor(self.theme.accent), 1.4, Qt.PenStyle.DashLine))
+        moved = [at != run.peak_position for run, at in zip(self.runs, cursors)]
+        for x in {round(frame.x(float(axis.x_of(at)))) for axis, at in zip(self.axes, cursors) if any(moved)}:
+            painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
+
+    def _peaks(self, painter: QPainter, frame: Frame) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+        taken: QPointF | None = None
+        for run, axis, paint in zip(self.runs, self.axes, run_paints(self.theme)):
+            at = QPointF(frame.x(float(axis.x_of(run.peak_position))), frame.y(run.peak_bytes))
+            painter.setPen(QPen(QColor(self.theme.text), 1.2))
+            painter.setBrush(QColor(paint.fill))
+            painter.drawEllipse(at, 3.5, 3.5)
+            near = taken is not None and abs(at.x() - taken.x()) < 320 and abs(at.y() - taken.y()) < 30
+            y = at.y() + 8 if near else max(at.y() - 26, frame.rect.top() + 2)
+            text = f"{run.name} {bytes_text(run.peak_bytes)}"
+            pill(painter, frame.rect, at.x(), min(y, frame.rect.bottom() - 24), text, self.theme.text, self.theme.panel)
+            taken = at

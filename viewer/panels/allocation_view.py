@@ -1,0 +1,144 @@
+"""Every allocation as a picture, with a choice of layout and room to look at it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QToolButton, QVBoxLayout, QWidget
+
+from ..charts.allocation_address import AddressPainter
+from ..charts.allocation_chart import LAYOUTS, AllocationChart, Painter, painter_of
+from ..charts.theme import Theme
+from ..look.units import bytes_text, count_text
+from ..state.ahead import MANY
+from ..state.jobs import Jobs
+from ..state.scope import Scope
+
+_HELP = "Drag pans, the wheel zooms; with Ctrl it zooms the height (0 shows everything). A click selects."
+
+
+class AllocationPanel(QWidget):
+    """Lays out what is looked at when it is first seen."""
+
+    def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.scope = scope
+        jobs = self.jobs = Jobs()
+        self.destroyed.connect(lambda: jobs.shutdown())
+        self.choice = QComboBox(self)
+        self.caption, self.notice = QLabel(self), QLabel(self)
+        self.large = QToolButton(self)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        for key, title in LAYOUTS.items():
+            self.choice.addItem(title, key)
+        self.choice.setAccessibleName("Layout of the allocations")
+        self.choice.activated.connect(lambda row: self.show_layout(self.choice.itemData(row)))
+        self.caption.setObjectName("caption")
+        self.caption.setToolTip(_HELP)
+        self.notice.setObjectName("notice")
+        self.notice.setWordWrap(True)
+        self.notice.hide()
+        self.large.setText("Enlarge")
+        self.large.setToolTip("Give this picture the place of the charts above")
+        self.large.setAccessibleName(self.large.toolTip())
+        self.large.setCheckable(True)
+        self.large.toggled.connect(self._enlarge)
+        line = QHBoxLayout()
+        line.setContentsMargins(8, 3, 8, 3)
+        line.addWidget(self.choice)
+        line.addWidget(self.caption, 1)
+        line.addWidget(self.large)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(line)
+        layout.addWidget(self.notice)
+
+    @cached_property
+    def chart(self) -> AllocationChart:
+        """The picture, made when it is first looked at."""
+        made = AllocationChart(self.scope, self)
+        made.wanted.connect(self._make)
+        layout = self.layout()
+        assert isinstance(layout, QVBoxLayout)
+        layout.addWidget(made, 1)
+        return made
+
+    def showEvent(self, event: object) -> None:
+        self.chart.show()
+        super().showEvent(event)  # type: ignore[arg-type]
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        if "chart" in self.__dict__:
+            self.chart.set_theme(theme)
+
+    def show_layout(self, key: str) -> None:
+        """Stacked or by address."""
+        self.choice.setCurrentIndex(self.choice.findData(key))
+        self.chart.show_layout(key)
+        self._say()
+
+    def _make(self) -> None:
+        run, axis, key = self.scope.run, self.scope.axis, self.chart.layout_key
+        if len(run.allocations) <= MANY:
+            self._made(painter_of(run, axis, key))
+            return
+        self.caption.setText("Placing allocations…")
+        for number in self.jobs.running:
+            self.jobs.cancel(number)
+        self.jobs.start("Placing allocations", lambda job: painter_of(run, axis, key), self._made, self.caption.setText)
+
+    def _made(self, painter: Painter) -> None:
+        self.chart.show_painter(painter)
+        self._say()
+
+    def _say(self) -> None:
+        painter, a = self.chart.painter, self.scope.run.allocations
+        self.notice.hide()
+        self.chart.show()
+        if isinstance(painter, AddressPainter):
+            self._say_addresses(painter)
+        elif painter is not None:
+            self.caption.setText(
+                f"{count_text(len(a), 'allocation')}: each lies on those alive when it was made, and slides down when "
+                "one below is freed"
+            )
+
+    def _say_addresses(self, painter: AddressPainter) -> None:
+        layout, drawn = painter.layout, len(painter.index)
+        stretches = count_text(len(layout.address), "stretch", "stretches")
+        said = f"{count_text(drawn, 'allocation')} in {bytes_text(int(layout.bytes.sum()))} of addresses, {stretches}"
+        said += ", empty ones between them closed up" if len(layout.address) > 1 else ""
+        if len(layout.ranges):
+            said += "; grey is reserved and free" + (", blue in a private pool" if layout.ranges.private.any() else "")
+        left = len(self.scope.run.allocations) - drawn
+        said += f"; {count_text(left)} without an address are left out" if left and drawn else ""
+        self.caption.setText(said)
+        if not drawn:
+            self.caption.setText("")
+            self.notice.setText(
+                "The file gives no address for any allocation of this device. Choose the stacked layout."
+            )
+            self.notice.show()
+            self.chart.hide()
+
+    def _enlarge(self, on: bool) -> None:
+        """Hide what is above in the page, or bring it back."""
+        page = self.parentWidget()
+        while page is not None and not (isinstance(page, QSplitter) and page.orientation() == Qt.Orientation.Vertical):
+            page = page.parentWidget()
+        if page is None:
+            return
+        for place in range(page.count()):
+            part = page.widget(place)
+            if part is not None and not part.isAncestorOf(self):
+                part.setVisible(not on)
+
+    def hideEvent(self, event: object) -> None:
+        super().hideEvent(event)  # type: ignore[arg-type]
+        if self.scope.is_open and not self.isVisibleTo(self.window()):
+            self.large.setChecked(False)  # another tab was chosen: it has no use for the room

@@ -1,0 +1,105 @@
+"""Over the curves of a comparison: which two runs, in which colours, and along which axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QWidget
+
+from ..charts.pair_item import run_paints
+from ..charts.theme import Theme
+from ..model.run import Run
+from ..state.common_axes import common_axes
+from ..state.session import Session
+
+Pair = tuple[Run, Run]
+
+
+class CompareBar(QWidget):
+    """With more than two runs open a box for each side chooses among them; else their names stand there."""
+
+    def __init__(self, session: Session, pair: Pair, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.session, self.pair = session, pair
+        self.swatches = [QLabel(self), QLabel(self)]
+        self.sides = [self._side(number) for number in (0, 1)]
+        self.names = [QLabel(run.name, self) for run in pair]
+        self.swap = QToolButton(self)
+        self.swap.setText("⇄")
+        self.swap.setToolTip("Exchange the two runs: before becomes after")
+        self.swap.setAccessibleName(self.swap.toolTip())
+        self.swap.clicked.connect(lambda: self._choose(pair[1], pair[0]))
+        offered = {key: axis.title for key, axis in common_axes(*pair).items()}
+        self.along = QLabel("along", self)
+        self.axis = combo("X axis of both runs", offered, self, lambda key: self._set(common_axis=key, slot=None))
+        self._lay_out()
+        self.show_runs(session.state.runs)
+
+    def _lay_out(self) -> None:
+        line = QHBoxLayout(self)
+        line.setContentsMargins(12, 3, 8, 1)
+        line.setSpacing(6)
+        for swatch, side, name in zip(self.swatches, self.sides, self.names):
+            for widget in (swatch, side, name):
+                line.addWidget(widget)
+        line.addWidget(self.swap)
+        line.addStretch(1)
+        line.addWidget(self.along)
+        line.addWidget(self.axis)
+        for widget in (self.along, self.axis):
+            widget.setVisible(self.axis.count() > 1)
+
+    def _side(self, number: int) -> QComboBox:
+        box = QComboBox(self)
+        box.setAccessibleName(("Run before", "Run after")[number])
+        box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        box.setMinimumContentsLength(18)
+        box.activated.connect(lambda row: self._side_chosen(number, row))
+        return box
+
+    def show_runs(self, runs: tuple[Run, ...]) -> None:
+        """Offer these runs."""
+        several = len(runs) > 2
+        for number, (box, name) in enumerate(zip(self.sides, self.names)):
+            box.setVisible(several)
+            name.setVisible(not several)
+            box.clear()
+            box.addItems([run.name for run in runs])
+            if self.pair[number] in runs:
+                box.setCurrentIndex(runs.index(self.pair[number]))
+
+    def _side_chosen(self, number: int, row: int) -> None:
+        """A run that stands on the other side already changes places with this one."""
+        wanted = list(self.pair)
+        run = self.session.state.runs[row]
+        if run is wanted[1 - number]:
+            wanted[1 - number] = wanted[number]
+        wanted[number] = run
+        self._choose(wanted[0], wanted[1])
+        for bar in self.window().findChildren(CompareBar):  # of the page that took this one's place
+            if bar.pair == tuple(wanted):
+                bar.sides[number].setFocus()
+
+    def _choose(self, a: Run, b: Run) -> None:
+        if (a, b) != self.pair:
+            self._set(pair=(a, b), slot=None)
+
+    def _set(self, **changes: object) -> None:
+        self.session.set(replace(self.session.state, **changes))  # type: ignore[arg-type]
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        for side, swatch, paint in zip("AB", self.swatches, run_paints(theme)):
+            swatch.setText(f'<span style="color:{theme.text}">{side}</span> <span style="color:{paint.fill}">█</span>')
+
+
+def combo(name: str, titles: dict[str, str], parent: QWidget, chosen: Callable[[str], None]) -> QComboBox:
+    """A box that says `chosen(key)` when the user takes one of these titles."""
+    box = QComboBox(parent)
+    box.setAccessibleName(name)
+    for key, title in titles.items():
+        box.addItem(title, key)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+    box.activated.connect(lambda row: chosen(box.itemData(row)))
+    return box

@@ -1,0 +1,76 @@
+"""The difference of two runs along their stacks: a tree of callers with the bytes of both."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QModelIndex, Qt, Signal
+from PySide6.QtWidgets import QAbstractItemView, QTreeView, QWidget
+
+from ..analysis.diff import Diff
+from ..analysis.stack_diff import StackDiff
+from ..charts.theme import Theme, current
+from ..state.stack_diff_model import COUNT, DIFFERENCE, FRAME, IN_A, IN_B, StackDiffModel
+from .delegates import DifferenceDelegate, TableDelegate
+
+_WIDTHS = {COUNT: 11, IN_A: 9, IN_B: 9, DIFFERENCE: 18}
+"""In characters; frames have the rest."""
+
+
+class StackDiffView(QTreeView):
+    """Filled when it is first seen; unfolded along the path that bears most of the difference."""
+
+    picked = Signal(object)
+    """(query of a, query of b) of the frame chosen."""
+
+    def __init__(self, diff: Diff, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.diff = diff
+        self.setAccessibleName("Difference by stack")
+        self.setUniformRowHeights(True)
+        self.setIndentation(9)  # stacks are deep
+        self.setAllColumnsShowFocus(True)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.header().setStretchLastSection(False)
+        self.plain, self.bars = TableDelegate(self), DifferenceDelegate(self)
+        self.setItemDelegate(self.plain)
+        self.setItemDelegateForColumn(DIFFERENCE, self.bars)
+        self.set_theme(current())
+
+    def showEvent(self, event: object) -> None:
+        """Filled now, unless it was before."""
+        super().showEvent(event)  # type: ignore[arg-type]
+        if self.model() is None:
+            self.fill()
+
+    def fill(self) -> None:
+        """Work out the tree and show it."""
+        tree = StackDiff(self.diff.a, self.diff.b)
+        model = StackDiffModel(tree, self)
+        self.setModel(model)
+        for node in tree.telling_path():
+            self.expand(model.index_of(node))
+        self.selectionModel().currentRowChanged.connect(self._chosen)
+        self._fit_columns()
+
+    def _chosen(self, index: QModelIndex, _before: QModelIndex) -> None:
+        model = self.model()
+        if index.isValid() and isinstance(model, StackDiffModel):
+            self.picked.emit(model.tree.queries(model.node(index)))
+
+    def _fit_columns(self) -> None:
+        if self.model() is None:
+            return
+        digit = self.fontMetrics().horizontalAdvance("0")
+        for column, characters in _WIDTHS.items():
+            self.setColumnWidth(column, characters * digit + 12)
+        rest = self.viewport().width() - sum(self.columnWidth(column) for column in _WIDTHS)
+        self.setColumnWidth(FRAME, max(rest, 20 * digit))
+
+    def resizeEvent(self, event: object) -> None:
+        super().resizeEvent(event)  # type: ignore[arg-type]
+        self._fit_columns()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        self.plain.theme = self.bars.theme = theme
+        self.viewport().update()

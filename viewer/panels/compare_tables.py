@@ -1,0 +1,114 @@
+"""The tables of a comparison: differences with bars that diverge, what changed, and all open runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+
+from ..analysis.all_runs import figures_of, ranks_among
+from ..analysis.diff import Diff
+from ..analysis.ranks import ranks_sentence
+from ..charts.theme import Theme, current
+from ..model.paints import Paint, category_paint
+from ..model.run import Run
+from ..state.array_table import Column
+from ..state.comparison import change_columns
+from ..state.run_comparison import run_columns
+from .delegates import DifferenceDelegate, TableDelegate
+from .table_view import TableView
+
+_NUMBERS = 21
+"""Characters that a difference and its bar need."""
+
+
+class DiffTable(TableView):
+    """A swatch for each group; the last column is the difference."""
+
+    def __init__(self, name: str, paint_of: Callable[[int], Paint] | None, parent: QWidget) -> None:
+        super().__init__(name, parent)
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # rows differ at the end: which super-block
+        self.set_delegate(TableDelegate(self, paint_of))
+        self.bars = DifferenceDelegate(self)
+
+    def show_rows(self, columns: Sequence[Column], rows: object = None, between: tuple[int, ...] = ()) -> None:
+        """Other contents: `between` are the widths of the columns between the names and the two runs."""
+        last = len(columns) - 1
+        self.setItemDelegateForColumn(last, self.bars)
+        self.show_columns(columns, rows)
+        one = self.fontMetrics().horizontalAdvance("0")
+        heads = [self.fontMetrics().horizontalAdvance(column.title) // one + 1 for column in columns[-3:-1]]
+        named = [min(max(count, 10), 14) for count in heads]
+        self.set_widths(30, *between, *named, _NUMBERS, shared=(0, last))
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        self.painter_of_cells.theme = self.bars.theme = theme
+        self.viewport().update()
+
+
+class ChangesTable(DiffTable):
+    """What appeared, disappeared, grew, shrank or moved from peak to peak."""
+
+    def __init__(self, diff: Diff, parent: QWidget) -> None:
+        super().__init__("What appeared, disappeared, grew or shrank", self._category, parent)
+        self.diff, self.dark = diff, current().dark
+        self._shown = False
+
+    def _category(self, row: int) -> Paint:
+        return category_paint(self.diff.changes[row].thing.category, self.dark)
+
+    def showEvent(self, event: object) -> None:
+        """Filled when it is first seen."""
+        super().showEvent(event)  # type: ignore[arg-type]
+        self.fill()
+
+    def fill(self) -> None:
+        """Show the changes, once."""
+        if not self._shown:
+            self._shown = True
+            self.show_rows(*change_columns(self.diff), between=(6, 8))
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        self.dark = theme.dark
+        super().set_theme(theme)
+
+
+class RunsPanel(QWidget):
+    """A row for each open run; above it, of ranks of one run, which of them stands out."""
+
+    def __init__(self, runs: tuple[Run, ...], pair: tuple[Run, Run], parent: QWidget) -> None:
+        super().__init__(parent)
+        self.pair = pair
+        self.sentence = QLabel(self)
+        self.sentence.setObjectName("caption")
+        self.sentence.setWordWrap(True)
+        self.view = TableView("All open runs", self)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.sentence)
+        layout.addWidget(self.view, 1)
+        self.show_runs(runs)
+
+    def show_runs(self, runs: tuple[Run, ...]) -> None:
+        """These are open."""
+        ranks = ranks_among(runs, self.pair)
+        self.sentence.setVisible(ranks is not None)
+        if ranks is not None:
+            self.sentence.setText(ranks_sentence(ranks))
+        sides = [{self.pair[0]: "A", self.pair[1]: "B"}.get(run, "") for run in runs]
+        columns = run_columns([figures_of(run) for run in runs], sides)
+        self.view.show_columns(columns)
+        longest = max((len(run.name) for run in runs), default=0)
+        rest = (
+            len(column.title) + 1 if column.title == "rank" else max(len(column.title), 9) for column in columns[2:]
+        )
+        self.view.set_widths(4, min(max(longest + 1, 12), 30), *rest, shared=())
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        self.view.painter_of_cells.theme = theme
+        self.view.viewport().update()

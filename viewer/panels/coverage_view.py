@@ -1,0 +1,80 @@
+"""How much is explained, what was lost and what recording cost; the steps, where there are several; all problems."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+
+from ..analysis.steps import steps_of
+from ..charts.theme import Theme, current
+from ..state.coverage_text import coverage_lines, step_columns
+from ..state.run_tables import problem_columns
+from ..state.scope import Scope
+from ..state.view_state import RunView
+from .link_table import LinkTable
+from .table_view import TableView
+
+_STEP_WIDTHS = (14, 9, 9, 10, 14, 11, 40)
+_STEPS_SHOWN = 5  # rows of height
+
+
+class ProblemsPanel(QWidget):
+    """The lines follow the cursor once it rests."""
+
+    followed = Signal(object)
+
+    def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.scope = scope
+        self.text = QLabel(self)
+        self.text.setObjectName("facts")
+        self.text.setWordWrap(True)
+        self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.text.setAccessibleName("Coverage")
+        self.view = TableView("Problems", self)
+        self.view.show_columns(problem_columns(scope.run))
+        self.view.set_widths(10, 8, 80, shared=(2,))
+        self.steps: LinkTable | None = self._steps()
+        self._lay_out()
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.setInterval(60)
+        self._later.timeout.connect(self._show)
+        self._show()
+        self.set_theme(current())
+        scope.changed.connect(self._view_changed)
+
+    def _steps(self) -> LinkTable | None:
+        steps = self.scope.run.once(steps_of)
+        if len(steps) < 2:
+            return None
+        table = LinkTable("Steps", self)
+        table.show_links(step_columns(steps), [step.query for step in steps])
+        table.set_widths(*_STEP_WIDTHS, shared=(6,))
+        table.followed.connect(self.followed)
+        height = table.verticalHeader().defaultSectionSize()
+        table.setMaximumHeight(height * (min(len(steps), _STEPS_SHOWN) + 1) + 8)
+        return table
+
+    def _lay_out(self) -> None:
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.text)
+        if self.steps is not None:
+            layout.addWidget(self.steps, 1)
+        layout.addWidget(self.view, 1)
+
+    def _show(self) -> None:
+        if self.scope.is_open:
+            self.text.setText("\n".join(coverage_lines(self.scope.run, self.scope.view.cursor)))
+
+    def _view_changed(self, old: RunView, new: RunView) -> None:
+        if old.cursor != new.cursor:
+            self._later.start()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        for table in (self.view, self.steps):
+            if table is not None:
+                table.painter_of_cells.theme = theme

@@ -1,0 +1,63 @@
+"""What in the step is worth looking at, most bytes first; a row leads to the allocations that show it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+
+from ..analysis.finding import Finding
+from ..analysis.findings import SHARE, findings
+from ..charts.theme import Theme, current
+from ..look.units import bytes_text, count_text, percent_text
+from ..state.finding_tables import finding_columns
+from ..state.scope import Scope
+from .link_table import LinkTable
+
+
+class FindingsPanel(QWidget):
+    """The list, and under it the whole of the current row, which may be longer than the row."""
+
+    followed = Signal(object)
+
+    def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        run = scope.run
+        self.found: tuple[Finding, ...] = run.once(findings)
+        self.caption, self.whole = QLabel(self), QLabel(self)
+        self.view = LinkTable("Findings", self)
+        self.view.show_links(finding_columns(self.found, run.peak_bytes), [one.query for one in self.found])
+        self.view.set_widths(10, 50, 50, shared=(1, 2))
+        self.view.followed.connect(self.followed)
+        self.view.picked.connect(self._show_whole)
+        self._lay_out(self._said(run.peak_bytes))
+        self.set_theme(current())
+
+    def _said(self, peak_bytes: int) -> str:
+        if not self.found:
+            least = bytes_text(SHARE * peak_bytes)
+            return f"Nothing stands out: no finding reaches {percent_text(SHARE)} of the peak ({least})."
+        return f"{count_text(len(self.found), 'finding')}, most bytes first; a click goes to the allocations"
+
+    def _lay_out(self, said: str) -> None:
+        self.caption.setText(said)
+        self.caption.setObjectName("caption")
+        self.whole.setObjectName("where")
+        self.whole.setWordWrap(True)
+        self.whole.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.view.setVisible(bool(self.found))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.caption, 0, Qt.AlignmentFlag.AlignTop)
+        layout.addWidget(self.view, 1)
+        layout.addWidget(self.whole)
+        self._show_whole(0 if self.found else -1)
+
+    def _show_whole(self, row: int) -> None:
+        one = self.found[row] if 0 <= row < len(self.found) else None
+        self.whole.setVisible(one is not None)
+        self.whole.setText("" if one is None else f"{one.text} {one.suggestion}")
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        self.view.painter_of_cells.theme = theme

@@ -1,0 +1,103 @@
+"""What shapes say against what was measured, layer by layer, and what the difference is made of."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
+
+from ..analysis.headline import why_no_prediction
+from ..analysis.residual import Residual
+from ..charts.theme import Theme, current
+from ..look.units import bytes_text, difference_text
+from ..look.words import OUTSIDE_LAYERS
+from ..model.query import ACTIVATIONS, AllocationQuery
+from ..model.run import Run
+from ..state.finding_tables import item_columns, layer_columns
+from ..state.scope import Scope
+from ..state.tab_facts import residual_of
+from .delegates import DifferenceDelegate
+from .link_table import LinkTable
+
+_LAYER_WIDTHS = {"measured": 9, "shapes say": 10, "difference": 10, "super-block": 11, "device time": 11}
+_LONGEST = 22  # characters of a layer's path before it is cut short
+
+
+class PredictionPanel(QWidget):
+    """Layers on the left, items of the residual on the right; rows lead to their allocations at the activation peak."""
+
+    followed = Signal(object)
+
+    def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        run = scope.run
+        self.missed: Residual | None = run.once(residual_of)
+        self.caption = QLabel(_said(run, self.missed), self)
+        self.layers, self.items = LinkTable("Layers", self), LinkTable("Residual", self)
+        self.whole = QLabel(self)
+        self._fill(run)
+        self._lay_out()
+        self.set_theme(current())
+
+    def _fill(self, run: Run) -> None:
+        position = self.missed.position if self.missed is not None else int(run.activation_curve.argmax())
+        columns = run.once(layer_columns)
+        queries = [
+            AllocationQuery(position=position, categories=ACTIVATIONS, layer=layer)
+            for layer in (*range(len(run.layers)), -1)
+        ]
+        self.layers.show_links(columns, queries)
+        titles = [column.title for column in columns]
+        shared = tuple(i for i, title in enumerate(titles) if title == "kind")
+        longest = max((len(label) for label in (*run.layers.labels, OUTSIDE_LAYERS)), default=0)
+        widths = _LAYER_WIDTHS | {"layer": min(longest, _LONGEST)}
+        self.layers.least = self.items.least = 120
+        self.layers.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # kinds differ at their end
+        self.layers.set_widths(*(widths.get(title, 24) for title in titles), shared=shared)
+        items = self.missed.items if self.missed is not None else ()
+        self.items.set_delegate(DifferenceDelegate(self.items))
+        self.items.show_links(item_columns(items), [item.query for item in items])
+        self.items.set_widths(34, 16, 6, shared=(0,))
+        for table in (self.layers, self.items):
+            table.followed.connect(self.followed)
+        self.items.picked.connect(self._show_whole)
+        self._show_whole(0 if items else -1)
+
+    def _show_whole(self, row: int) -> None:
+        """The current item in plain words."""
+        item = self.missed.items[row] if self.missed is not None and row >= 0 else None
+        self.whole.setVisible(item is not None)
+        self.whole.setText("" if item is None else item.text or item.label)
+
+    def _lay_out(self) -> None:
+        self.caption.setObjectName("caption")
+        self.caption.setWordWrap(True)
+        self.caption.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.whole.setObjectName("where")
+        self.whole.setWordWrap(True)
+        self.whole.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        across = QSplitter(Qt.Orientation.Horizontal, self)
+        across.setChildrenCollapsible(False)
+        across.addWidget(self.layers)
+        across.addWidget(self.items)
+        across.setSizes([580, 420])  # shares; the splitter has no width yet
+        self.items.setVisible(self.missed is not None)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.caption)
+        layout.addWidget(across, 1)
+        layout.addWidget(self.whole)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colours of this theme."""
+        for table in (self.layers, self.items):
+            table.painter_of_cells.theme = theme
+
+
+def _said(run: Run, missed: Residual | None) -> str:
+    if missed is None:
+        return why_no_prediction(run)
+    return (
+        f"Activations up to {bytes_text(missed.measured_bytes)}, shapes say {bytes_text(missed.predicted_bytes)}:"
+        f" {difference_text(missed.bytes)}, itemised on the right. Measured here: what each layer saved."
+    )
