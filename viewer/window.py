@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from PySide6.QtCore import QCoreApplication, QEvent
-from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence
+from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFileDialog,
@@ -23,55 +23,91 @@ from memstrata.capture.format.problems import FormatError
 
 from .charts.theme import Theme, ThemeWatch
 from .model.grouping import preferred
+from .panels.appearance import choose
+from .panels.arrangement import Arrangement
 from .panels.content import Content, PageTabs
-from .panels.empty import EmptyPanel
+from .panels.dry_run_dialog import DryRunDialog
+from .panels.empty import StartPage
+from .panels.exporting import Exporter
+from .panels.menus import Menus, make_actions, sample_menu
 from .panels.notices import LoadingBar, MessageBar
+from .panels.place import put_back, remember
+from .panels.record_dialog import RecordDialog
+from .panels.run_dialog import RunDialog
+from .panels.shortcuts_dialog import ShortcutsDialog
 from .panels.status import status_text
 from .panels.style import style_sheet
 from .state.jobs import Jobs
 from .state.loading import Loaded, compared_ranks, load, open_paths, prepare
 from .state.platform import why_no_window
+from .state.recent import RecentFiles
 from .state.session import Session
+from .state.settings import Settings, settings_path
 from .state.view_state import ViewState, compared, opened
 
 TITLE = "memstrata"
-_FILES = "Recordings and snapshots (*.mstrata *.pickle *.pkl);;All files (*)"
+_FILES = "Recordings and snapshots (*.mstrata *.pickle *.pkl *.json *.json.gz);;All files (*)"
+_THEME = "theme"
 
 
 class Window(QMainWindow):
     """One session, its pages, and what is around them."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
+        """What the user arranges is kept in `settings`; without any it lasts as long as the window."""
         super().__init__()
+        self.settings = settings or Settings()
+        self.recent = RecentFiles(self.settings)
         self.setWindowTitle(TITLE)
         self.setAcceptDrops(True)
         self.setMinimumSize(760, 480)
+        self._choose_theme_remembered()
         self.session, self.jobs = Session(self), Jobs(self)
         self.watch = ThemeWatch(self)
-        self.tabs = PageTabs(self.session, self)
-        self.content = Content(self.session, EmptyPanel(self.choose_files), self)
-        self.loading, self.message = LoadingBar(self.jobs, self), MessageBar(self)
-        self.status = QLabel(self)
-        self._actions()
+        self.dialogs: dict[type[RunDialog], RunDialog] = {}
+        self._make_parts()
         self._lay_out()
         self.set_theme(self.watch.theme)
         self.watch.changed.connect(self.set_theme)
         self.session.changed.connect(self._changed)
         self._changed(self.session.state, self.session.state)
 
-    def _actions(self) -> None:
-        self.open_action = self._action("Open…", QKeySequence.StandardKey.Open, self.choose_files)
-        self.undo_action = self._action("↶ Undo", QKeySequence.StandardKey.Undo, self.session.undo)
-        self.redo_action = self._action("↷ Redo", QKeySequence.StandardKey.Redo, self.session.redo)
-        self.quit_action = self._action("Quit", QKeySequence.StandardKey.Quit, self.close)
+    def _make_parts(self) -> None:
+        self.tabs = PageTabs(self.session, self)
+        self.arrangement = Arrangement(self.settings, self)
+        self._make_actions()
+        samples = sample_menu(self.open_paths, self)
+        self.start = StartPage(self.actions_by_name, samples, self.recent)
+        self.start.recent.chosen.connect(lambda path: self.open_paths([path]))
+        self.content = Content(self.session, self.start, self.arrangement.adopt, self)
+        self.loading, self.message = LoadingBar(self.jobs, self), MessageBar(self)
+        self.status = QLabel(self)
+        self.exporter = Exporter(self.content, self.jobs, self.recent, self.message, self)
+        self.menus = Menus(self.menuBar(), self.actions_by_name, self.arrangement)
+        self.menus.fill_file(samples, self.recent, self.open_paths)
+        self.menus.fill_exports(self.exporter)
+        self.menus.fill_view(self.content.views_in_front, self.settings.text(_THEME), self.choose_theme)
 
-    def _action(self, text: str, keys: QKeySequence.StandardKey, act: object) -> QAction:
-        action = QAction(text, self)
-        action.setIconText(text)
-        action.setShortcuts(keys)
-        action.triggered.connect(lambda: act())  # type: ignore[operator]
-        self.addAction(action)
-        return action
+    def _make_actions(self) -> None:
+        acts = {
+            "open": self.choose_files,
+            "open_folder": self.choose_folder,
+            "record": lambda: self.show_dialog(RecordDialog),
+            "dry_run": lambda: self.show_dialog(DryRunDialog),
+            "picture": lambda: self.exporter.save_picture(),
+            "close": self.tabs.close_front,
+            "quit": self.close,
+            "undo": self.session.undo,
+            "redo": self.session.redo,
+            "next": lambda: self.tabs.go(1),
+            "previous": lambda: self.tabs.go(-1),
+            "reset": self.arrangement.reset,
+            "shortcuts": lambda: ShortcutsDialog(self).show(),
+        }
+        self.actions_by_name: dict[str, QAction] = make_actions(acts, self)
+        self.open_action, self.undo_action, self.redo_action, self.quit_action = (
+            self.actions_by_name[name] for name in ("open", "undo", "redo", "quit")
+        )
 
     def _lay_out(self) -> None:
         bar = QWidget(self)
@@ -103,27 +139,61 @@ class Window(QMainWindow):
         self.setStyleSheet(style_sheet(theme))
         self.content.set_theme(theme)
 
+    def choose_theme(self, choice: str) -> None:
+        """Light, dark, or as the system; remembered."""
+        self.settings.set(_THEME, choice)
+        choose(choice)
+
+    def _choose_theme_remembered(self) -> None:
+        choice = self.settings.text(_THEME)
+        if choice in ("light", "dark"):
+            choose(choice)
+
     def choose_files(self) -> None:
         """Ask for files and open them."""
-        paths, _ = QFileDialog.getOpenFileNames(self, "Open", "", _FILES)
+        paths, _ = QFileDialog.getOpenFileNames(self, "Open", self.recent.folder, _FILES)
         self.open_paths(paths)
+
+    def choose_folder(self) -> None:
+        """Ask for a run directory and open it."""
+        path = QFileDialog.getExistingDirectory(self, "Open a run directory", self.recent.folder)
+        self.open_paths([path] if path else [])
 
     def open_paths(self, paths: Sequence[str]) -> None:
         """Open files in the background; those already open stay."""
         if paths:
             names = ", ".join(os.path.basename(path) for path in paths)
             self.message.hide()
-            self.jobs.start(f"Opening {names}", lambda job: load(paths, job), self._loaded, self._failed)
+            self.jobs.start(
+                f"Opening {names}", lambda job: load(paths, job), lambda loaded: self._loaded(loaded, paths),
+                self._failed,
+            )  # fmt: skip
 
-    def open_runs(self, loaded: Loaded) -> None:
-        """Show runs that were read already, once their first picture is worked out."""
+    def open_runs(self, loaded: Loaded, paths: Sequence[str] = ()) -> None:
+        """Show runs that were read already from these paths, once their first picture is worked out."""
         if loaded.runs:
             names = ", ".join(run.name for run in loaded.runs)
-            self.jobs.start(f"Opening {names}", lambda job: prepare(loaded, job), self._loaded, self._failed)
+            self.jobs.start(
+                f"Opening {names}", lambda job: prepare(loaded, job), lambda loaded: self._loaded(loaded, paths),
+                self._failed,
+            )  # fmt: skip
 
-    def _loaded(self, loaded: Loaded) -> None:
+    def _loaded(self, loaded: Loaded, paths: Sequence[str] = ()) -> None:
         self.session.set(_with(self.session.state, loaded))
         self.message.say(loaded.sentences)
+        self.recent.add_opened(paths, {run.name for run in loaded.runs})
+        self.start.recent.fill()
+
+    def show_dialog(self, kind: type[RunDialog]) -> None:
+        """Show the dialog of this kind; there is one of each, and its process goes on while it is closed."""
+        if kind not in self.dialogs:
+            dialog = kind(self)  # type: ignore[call-arg, arg-type]
+            dialog.recorded.connect(lambda path: self.open_paths([path]))
+            dialog.failed.connect(lambda sentence: self.message.say((sentence,)))
+            self.dialogs[kind] = dialog
+        self.dialogs[kind].show()
+        self.dialogs[kind].raise_()
+        self.dialogs[kind].activateWindow()
 
     def _failed(self, sentence: str) -> None:
         self.message.say((sentence,))
@@ -132,6 +202,8 @@ class Window(QMainWindow):
         self.tabs.show_state(new)
         self.undo_action.setEnabled(self.session.can_undo)
         self.redo_action.setEnabled(self.session.can_redo)
+        for name in ("picture", "close", "next", "previous"):
+            self.actions_by_name[name].setEnabled(bool(new.runs))
         shown = [new.run] if new.run is not None else list(new.compared or ())
         self.setWindowTitle(" and ".join([*(run.name for run in shown)] or [TITLE]) + (f" - {TITLE}" if shown else ""))
         self.status.setText(status_text(new))
@@ -140,14 +212,25 @@ class Window(QMainWindow):
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
             event.acceptProposedAction()
+            self.start.set_hot(True)
+
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
+        self.start.set_hot(False)
+        super().dragLeaveEvent(event)
 
     def dropEvent(self, event: QDropEvent) -> None:
+        self.start.set_hot(False)
         event.acceptProposedAction()
         self.open_paths([url.toLocalFile() for url in event.mimeData().urls() if url.isLocalFile()])
 
     def closeEvent(self, event: QCloseEvent) -> None:
+        remember(self, self.settings)
+        self.settings.save()
         self.hide()
         self.jobs.shutdown()
+        for dialog in self.dialogs.values():
+            dialog.shutdown()
+            dialog.hide()
         super().closeEvent(event)
 
 
@@ -169,11 +252,12 @@ def run(paths: list[str]) -> int:
         print(f"memstrata: {sentence}", file=sys.stderr)
         return 2
     app = application()
-    window = Window()
-    window.resize(1600, 1000)
-    fit_screen(window)
+    window = Window(Settings(settings_path()))
+    if not put_back(window, window.settings):
+        window.resize(1600, 1000)
+        fit_screen(window)
     window.show()
-    window.open_runs(loaded)
+    window.open_runs(loaded, paths)
     return int(app.exec())
 
 

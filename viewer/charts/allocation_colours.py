@@ -42,7 +42,9 @@ class AllocationColours:
     @property
     def tones(self) -> U32:
         """The hatch of each kind as pixels; its fill where it is plain."""
-        return np.array([_over(_ink(fill), fill, _TONE).rgb() for fill in self.fills], np.uint32)
+        strong = len(self.fills) // 2  # the pale ones come after
+        tones = (_TONE if n < strong else _TONE * DIMMED for n in range(len(self.fills)))
+        return np.array([_over(_ink(fill), fill, tone).rgb() for fill, tone in zip(self.fills, tones)], np.uint32)
 
 
 def allocation_colours(

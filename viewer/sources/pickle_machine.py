@@ -1,0 +1,203 @@
+"""Runs a pickle of plain values: nothing in a file is imported, called or constructed.
+
+A stretch of entries that the vectorised reader took over stands on the stack as one `Run`; everything else is built
+here, exactly as Python's unpickler would. What each instruction does, apart from the most frequent ones, is in
+`pickle_instructions`, with the limits on marks, texts and keys.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Protocol
+
+from memstrata.capture.format.plain_values import Run
+
+from . import pickle_errors as errors
+from .pickle_instructions import OTHERS
+from .pickle_stream import PAD, PickleStream
+
+BUILT_PER_BYTE = 24
+"""Bytes of what is built for each byte of the file, at most, beyond `BUILT_FREE`; an event takes about 6."""
+BUILT_FREE = 256 << 20
+_STRIDE = 1 << 18
+"""Bytes between two looks at how much was built."""
+_SIZES = ((b"}", 240), (b"]", 72))
+
+_REFERENCES = re.compile(rb"(?:h.|j.{4})++", re.DOTALL)
+_MISSING = object()
+_DAMAGE = (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+
+
+class Reader(Protocol):
+    """What reads stretches of entries faster than this machine, and puts `Run`s on its stack."""
+
+    keys: frozenset[str]
+    """Names of which one is in every entry that it may be able to read."""
+
+    def take(self, machine: Machine, at: int, may_learn: bool) -> int:
+        """Take over the entries that begin at byte `at` of the buffer; returns where in the buffer it stopped."""
+
+    def fetch(self, machine: Machine, number: int) -> None:
+        """Put what a stretch put into the memo under this number into the machine's own; raises KeyError."""
+
+    def holds(self, number: int) -> bool:
+        """Whether a stretch put something into the memo under this number."""
+
+    def finish(self, machine: Machine) -> None:
+        """The pickle has ended."""
+
+
+class Machine:
+    """Runs one pickle to its end. `size` is the number of bytes that may be behind it."""
+
+    def __init__(self, stream: PickleStream, size: int, reader: Reader | None = None) -> None:
+        self.stream, self.size, self.reader = stream, size, reader
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+        self.hidden = 0
+        """How many numbers of the memo are in stretches that were taken over, and not in `memo`."""
+        self.ordered = True
+        """No number of the memo was left out or used twice, as every writer does it."""
+        self.stop = 0
+        """The byte of the buffer in front of which `look_up` must be called."""
+        self.done = False
+        self._known: dict[bytes, list[Any]] = {}
+        self._made = self._counted = 0
+
+    def run(self) -> Any:
+        """The value of the pickle. Raises PickleProblem."""
+        p = 0
+        try:
+            self.stream.fill(0)
+            while not self.done:
+                p = self._run(self.look_up(p))
+            if self.reader is not None:
+                self.reader.finish(self)
+        except _DAMAGE as error:
+            raise errors.damaged(self.stream.file_offset(self.stream.base + p), errors.cause(error)) from error
+        return self.stack.pop()
+
+    def _run(self, p: int) -> int:
+        """Go on at byte p of the buffer. Returns where it stopped."""
+        stream, stack, memo = self.stream, self.stack, self.memo
+        b, stop, hidden, ordered = stream.buffer, self.stop, self.hidden, self.ordered
+        try:
+            while p < stop:
+                op = b[p]
+                if op == 0x68:  # BINGET
+                    value = memo.get(b[p + 1], _MISSING)
+                    if value is _MISSING:
+                        value, hidden = self.get(b[p + 1]), self.hidden
+                    stack.append(value)
+                    p += 2
+                elif op == 0x4B:  # BININT1
+                    stack.append(b[p + 1])
+                    p += 2
+                elif op == 0x94 and ordered:  # MEMOIZE
+                    memo[len(memo) + hidden] = stack[-1]
+                    p += 1
+                elif op == 0x4A:  # BININT
+                    stack.append(int.from_bytes(b[p + 1 : p + 5], "little", signed=True))
+                    p += 5
+                elif op == 0x8A:  # LONG1
+                    stack.append(int.from_bytes(b[p + 2 : p + 2 + b[p + 1]], "little", signed=True))
+                    p += 2 + b[p + 1]
+                elif op == 0x7D:  # EMPTY_DICT
+                    stack.append({})
+                    p += 1
+                elif op == 0x5D:  # EMPTY_LIST
+                    stack.append([])
+                    p += 1
+                else:
+                    p = OTHERS[op](self, p)
+                    b, stop, hidden, ordered = stream.buffer, self.stop, self.hidden, self.ordered
+        except _DAMAGE as error:
+            raise errors.damaged(stream.file_offset(stream.base + p), errors.cause(error)) from error
+        return p
+
+    def look_up(self, p: int) -> int:
+        """See to it that there are bytes to run behind byte p of the buffer. Returns where p is now."""
+        stream = self.stream
+        self._count(p)
+        if not stream.at_end and stream.end - p <= PAD:
+            stream.fill(p)
+            p = self._counted = 0
+        if p >= stream.end and stream.at_end:
+            raise errors.cut_short()
+        while stream.cuts and stream.cuts[0] <= stream.base + p:
+            if stream.cuts.popleft() != stream.base + p:
+                raise errors.damaged(stream.file_offset(stream.base + p), "a frame ends inside an entry")
+        cut = stream.cuts[0] - stream.base if stream.cuts else stream.end
+        self.stop = min(cut, stream.end - (0 if stream.at_end else PAD), p + _STRIDE)
+        return p
+
+    def need(self, p: int, length: int) -> int:
+        """See to it that so many bytes are behind byte p of the buffer. Returns where p is now."""
+        stream = self.stream
+        if p + length > stream.end:
+            if not stream.at_end:
+                self._count(p)
+                stream.fill(p, length)
+                p = self._counted = 0
+            if p + length > stream.end:
+                raise errors.cut_short()
+            self.stop = 0  # the next thing is to look up
+        return p
+
+    def skip(self, p: int) -> None:
+        """What lies before byte p of the buffer was not built here."""
+        self._counted = p
+
+    def get(self, number: int) -> Any:
+        """The value under a number of the memo; raises KeyError."""
+        if number not in self.memo:
+            if self.reader is None:
+                raise KeyError(f"it refers to entry {number:,}, which there is not")
+            self.reader.fetch(self, number)
+        return self.memo[number]
+
+    def put(self, number: int) -> None:
+        """Note the value on top of the stack under a number of the memo."""
+        if type(self.stack[-1]) is Run:
+            raise TypeError("an event is not where one can be")
+        if number > self.size:
+            raise ValueError("it numbers more entries than it has bytes")
+        next_number = len(self.memo) + self.hidden
+        if number != next_number or number in self.memo:
+            self.ordered = False
+            self._known.clear()
+        if not self.ordered and number not in self.memo and self.reader is not None and self.reader.holds(number):
+            self.hidden -= 1
+        self.memo[number] = self.stack[-1]
+
+    def references(self, p: int) -> int:
+        """Push what a row of references, as in the list of a stack, refers to. Returns where it ends."""
+        matched = _REFERENCES.match(self.stream.buffer, p, self.stop)
+        if matched is None:
+            return p
+        row = matched.group()
+        values = self._known.get(row)
+        if values is None:
+            values = [self.get(number) for number in reference_numbers(row)]
+            if self.ordered:
+                self._known[row] = values
+        self.stack.extend(values)
+        return matched.end()
+
+    def _count(self, p: int) -> None:
+        b = self.stream.buffer
+        self._made += sum(size * b.count(byte, self._counted, p) for byte, size in _SIZES)
+        self._counted = p
+        if self._made + 100 * len(self.memo) + 8 * len(self.stack) > BUILT_FREE + BUILT_PER_BYTE * self.size:
+            raise errors.beyond("it builds many times its own size")
+
+
+def reference_numbers(row: bytes) -> list[int]:
+    """The numbers in a row of BINGET and LONG_BINGET instructions."""
+    out, p = [], 0
+    while p < len(row):
+        wide = row[p] == 0x6A
+        out.append(int.from_bytes(row[p + 1 : p + 5], "little") if wide else row[p + 1])
+        p += 5 if wide else 2
+    return out
