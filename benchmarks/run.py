@@ -15,6 +15,7 @@ from pathlib import Path
 import readers
 import torch
 import torch.nn.functional as F
+import view
 
 from memstrata.capture import Recorder, record_step
 from memstrata.capture.demo import DemoConfig
@@ -132,7 +133,15 @@ def opening() -> Iterator[str]:
 
 def main(folder: Path) -> None:
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    parts = (recording_cost(folder), armed_cost(folder), idle_cost(folder), sizes(folder), opening(), readers.rows())
+    parts = (
+        recording_cost(folder),
+        armed_cost(folder),
+        idle_cost(folder),
+        sizes(folder),
+        opening(),
+        readers.rows(),
+        view.lines(),
+    )
     for part in parts:
         for line in part:
             print(line, flush=True)

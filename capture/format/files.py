@@ -173,7 +173,8 @@ def _problem(data: dict[str, Any]) -> Problem:
 _NUMBER = (int, float, type(None))
 _META_TYPES: dict[str, tuple[type, ...]] = {
     "kind": (str,), "source": (str,), "rank": (int,), "world_size": (int,), "allocator_settings": (dict,),
-    "shapes": (dict,), "has_reserved": (bool,), "has_time": (bool,), "has_durations": (bool,), "step_seconds_recorded": _NUMBER,
+    "shapes": (dict,), "has_reserved": (bool,), "has_time": (bool,), "has_durations": (bool,),
+    "step_seconds_recorded": _NUMBER,
     "step_seconds_unrecorded": _NUMBER, "loss": _NUMBER, "batch": (int, type(None)), "sequence": (int, type(None)),
     "super_block_override": (int, type(None)), "step_index": (int, type(None)),
     "local_rank": (int, type(None)), "mesh": (dict,), "mesh_coordinate": (dict,), "loss_scale": _NUMBER,

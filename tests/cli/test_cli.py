@@ -51,7 +51,7 @@ def predicted(capsys, *arguments):
 
 def test_predict_teaching_is_exact(capsys):
     got = predicted(capsys)
-    assert list(got) == KEYS
+    assert list(got) == [*KEYS, "with_kernels", "budget", "microbatches_in_flight", "alternatives"]
     assert got["residual_only_bytes"] == 5 * GIB
     assert got["per_layer_bytes"] == 3 * GIB // 2
     assert got["total_bytes"] == 96 * GIB

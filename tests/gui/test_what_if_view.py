@@ -140,7 +140,9 @@ def test_the_plan_can_be_copied_as_code(page: Any, qtbot: QtBot) -> None:
     assert "fully_shard(model)" in panel.code.toPlainText()
 
 
-def test_try_in_the_headline_sets_the_plan_that_it_names(opened: Any, pair: tuple[str, str], qtbot: QtBot) -> None:
+def test_try_in_the_headline_sets_the_plan_that_it_names(
+    opened: Any, pair: tuple[str, str], qtbot: QtBot, window: Window
+) -> None:
     page = opened(pair[0])
     assert not page.scope.what_if.is_busy and page.scope.what_if.planner is None  # nothing before it is asked for
     qtbot.mouseClick(page.tried, Qt.MouseButton.LeftButton)
@@ -150,6 +152,11 @@ def test_try_in_the_headline_sets_the_plan_that_it_names(opened: Any, pair: tupl
     assert outcome.ranges == ((0, 4), (4, 8), (8, 12))
     assert f"peak {bytes_text(outcome.peak_bytes)}" in page.answer.lines[2].text
     assert page.tabs.currentWidget() is page.views["what_if"] and page.tried.isChecked()
+    window.tabs.close_front()
+    window.session.undo()  # the run comes back in a new page
+    page = window.content.currentWidget()
+    assert page.tried.isChecked()
+    qtbot.waitUntil(lambda: line(page).values is not None, timeout=20_000)
     qtbot.mouseClick(page.tried, Qt.MouseButton.LeftButton)
     assert page.scope.view.plan is None and line(page).values is None and not page.tried.isChecked()
 
@@ -161,6 +168,40 @@ def test_a_run_with_checkpoints_says_why_not(opened: Any, pair: tuple[str, str])
     assert panel.notice.isVisible() and "recorded with checkpoints in force" in panel.notice.text()
     assert not panel.content.isVisible() and not page.scope.what_if.is_busy
     assert not hasattr(page, "tried")
+
+
+def test_where_only_lengths_can_be_chosen_a_budget_says_why(opened: Any, tmp_path: Path, qtbot: QtBot) -> None:
+    record_layers_that_run_twice(tmp_path / "twice.mstrata")
+    page = opened(str(tmp_path / "twice.mstrata"))
+    panel = page.views["what_if"]
+    page.tabs.setCurrentWidget(panel)
+    qtbot.waitUntil(lambda: bool(panel.stage.text()) and not page.scope.what_if.is_busy, timeout=20_000)
+    why = "Layers ran more than once in this step: choose a segment length, not a budget."
+    assert panel.stage.text() == why and panel.stage.isVisible() and not panel.bar.isVisible()
+    qtbot.keyClicks(panel.budget, "1MiB")
+    qtbot.keyClick(panel.budget, Qt.Key.Key_Return)
+    assert panel.answer.text() == why and page.scope.view.plan is None
+    panel.slider.setValue(2)
+    assert line(page).values is not None
+
+
+def record_layers_that_run_twice(path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from memstrata.capture import Recorder
+
+    class Twice(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4))
+
+        def forward(self, x: Any) -> Any:
+            for layer in (*self.layers, *self.layers):
+                x = torch.nn.functional.gelu(layer(x))
+            return x
+
+    model, rows = Twice(), torch.randn(256, 64)
+    with Recorder(path, model=model):
+        model(rows).sum().backward()
 
 
 def test_a_file_without_layers_has_no_such_tab(opened: Any, snapshots: Path) -> None:

@@ -31,6 +31,7 @@ ROOMS = {
     "memstrata.viewer.analysis": core,
     "memstrata.viewer.report": core,
     "memstrata.viewer.cli": core,
+    "memstrata.viewer.arguments": core,
     "memstrata.viewer.__main__": core,
     "memstrata.viewer.state": desktop,
     "memstrata.viewer.charts": desktop,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,16 @@ def written(folder: Path, value: Any, name: str = "snap.pickle", protocol: int =
     path = folder / name
     path.write_bytes(value if isinstance(value, bytes) else pickle.dumps(value, protocol))
     return path
+
+
+class _Refusing(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        raise pickle.UnpicklingError(f"refused {module_name}.{global_name}")
+
+
+def plain_unpickled(data: bytes) -> Any:
+    """What Python's own unpickler makes of plain values: the reference for the reader."""
+    return _Refusing(io.BytesIO(data), encoding="utf-8", errors="replace").load()
 
 
 def small() -> Row:

@@ -14,7 +14,9 @@ import pytest
 from memstrata.capture.format.schema import Action, MarkKind
 from memstrata.viewer.model import endstate, identities
 from memstrata.viewer.model.run import Run
-from memstrata.viewer.sources import open_file, torch_snapshot
+from memstrata.viewer.sources import open_file
+
+from .snapshots import plain_unpickled
 
 
 @functools.cache
@@ -113,7 +115,7 @@ def test_three_pools_are_kept_apart(snapshots: Path) -> None:
 def test_addresses_of_old_blocks_follow_from_their_sizes(snapshots: Path) -> None:
     """torch 2.0 gives blocks no address, but its `history` repeats it: both must agree."""
     path = snapshots / "torch20-state-after-oom.pickle"
-    snapshot = torch_snapshot._unpickled(path.read_bytes(), path.name)
+    snapshot = plain_unpickled(path.read_bytes())
     blocks = [b for s in snapshot["segments"] for b in s["blocks"]]
     stated = [b["history"][0]["addr"] if "history" in b else -1 for b in blocks]
     read = opened(path).recording.blocks

@@ -65,6 +65,7 @@ class RunPage(QWidget):
         self.tried = self.answer.add_button(-1, "Try", "Draw this plan on the timeline, and open What if")
         self.tried.setObjectName("try")
         self.tried.setCheckable(True)
+        self.tried.setChecked(self.scope.view.plan == proposal)
         self.tried.clicked.connect(lambda on: self._try(proposal if on else None))
         self.scope.changed.connect(lambda _, new: self.tried.setChecked(new.plan == proposal))
 

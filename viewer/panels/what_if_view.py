@@ -61,7 +61,8 @@ class WhatIfPanel(QWidget):
         self.budget.setAccessibleName("Memory budget")
         self.budget.returnPressed.connect(self._search)
         self.answer, self.sentence = QLabel(self), QLabel(self)
-        for label in (self.answer, self.sentence):
+        self.stage = QLabel(self)
+        for label in (self.answer, self.sentence, self.stage):
             label.setWordWrap(True)
             label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.answer.setObjectName("wrong")
@@ -71,7 +72,6 @@ class WhatIfPanel(QWidget):
         self.bar.setTextVisible(False)
         self.bar.setFixedHeight(8)
         self.bar.setAccessibleName("Progress")
-        self.stage = QLabel(self)
         self.chart = FrontierChart(self)
         self.chart.chosen.connect(lambda number: self._try(self.what_if.frontier[number]))
         self.kind = QComboBox(self)
@@ -165,6 +165,9 @@ class WhatIfPanel(QWidget):
             budget = parse_bytes(self.budget.text())
         except ValueError as error:
             self._answer(f"{error}.")
+            return
+        if self.what_if.search is None and self.what_if.trouble:
+            self._answer(self.what_if.trouble)
             return
         self._answer("")
         self.what_if.best(budget, self._found)

@@ -89,9 +89,10 @@ class WhatIf(QObject):
 
     def _searched(self, answer: tuple[Search | None, tuple[Outcome, ...], str]) -> None:
         self.search, self.frontier, self.trouble = answer
+        waiting, self._waiting = self._waiting, None
         self.changed.emit()
-        if self._waiting is not None and self.search is not None:
-            self.best(*self._waiting)
+        if waiting is not None and self.search is not None:
+            self.best(*waiting)
 
     def _failed(self, sentence: str) -> None:
         self.trouble, self._waiting = sentence, None
