@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 from torch.nn.modules import module as nn_module
 
@@ -176,6 +177,8 @@ class LiveRecording:
     # While something that is no step runs, such as an evaluation, nothing is seen; a profiler must not run on.
 
     def _called(self, module: nn.Module, args: Any) -> None:
+        if torch.compiler.is_compiling():  # a compiled region must not trace the recorder
+            return
         if thread_id() != self.log.thread:  # a profiler can only be stopped where it was started
             return
         if self.outside:

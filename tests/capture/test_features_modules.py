@@ -107,9 +107,10 @@ def test_a_large_vocabulary_sets_the_peak_and_checkpointing_saves_little(tmp_pat
 
 
 def test_a_model_in_evaluation_mode_never_checkpoints_and_it_is_said(tmp_path: Path) -> None:
-    model = WithHead(True).eval()
-    run = Run(
-        record(tmp_path / "a.mstrata", lambda: model(torch.randn(4, 256)).sum().backward(), model=model), name="b"
-    )
-    found = never_checkpointed(run, run)
+    runs = []
+    for name, checkpointed in (("a", False), ("b", True)):
+        model = WithHead(checkpointed).eval()
+        step = lambda model=model: model(torch.randn(4, 256)).sum().backward()
+        runs.append(Run(record(tmp_path / f"{name}.mstrata", step, model=model), name=name))
+    found = never_checkpointed(*runs)
     assert found is not None and "never checkpointed" in found.text

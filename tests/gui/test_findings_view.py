@@ -13,13 +13,14 @@ from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format import files
 from memstrata.capture.format.recording import Recording
-from memstrata.capture.format.schema import NONE, Phase
+from memstrata.capture.format.schema import NONE, MarkKind, Phase
 from memstrata.viewer.analysis.findings import findings
 from memstrata.viewer.analysis.steps import steps_of
 from memstrata.viewer.look.units import bytes_text, exact_bytes_text
 from memstrata.viewer.model.run import Run
+from memstrata.viewer.panels.status import status_parts
 from memstrata.viewer.state.array_table import RawRole
-from memstrata.viewer.state.coverage_text import coverage_lines, step_columns
+from memstrata.viewer.state.coverage_text import coverage_lines, outside_sentence, step_columns
 from memstrata.viewer.state.finding_tables import device_times, layer_columns
 from memstrata.viewer.state.loading import open_run
 
@@ -156,3 +157,19 @@ def test_device_time_of_layers_and_phases_is_shown_where_it_was_measured(tapes: 
     column = next(c for c in layer_columns(run) if c.title == "device time")
     assert [column.text(row) for row in range(5)] == ["2.00 ms"] * 4 + ["-"]
     assert "Time on the device: forward 7.00 ms." in coverage_lines(run, 0)
+
+
+def test_memory_outside_the_allocator_is_said_where_the_device_was_asked(tapes: tuple[str, str]) -> None:
+    plain = open_run(tapes[0]).recording
+    row = next(i for i in range(len(plain.strings)) if plain.strings[i] == "Model")
+    named = replace(plain.meta, has_reserved=True, devices=(replace(plain.meta.devices[0], name="Model"),))
+    times = plain.events.time[[2, 5]]
+    marks = type(plain.marks)(
+        kind=np.full(2, MarkKind.device_memory, np.uint8), time=times, event=np.full(2, NONE, np.int64),
+        text=np.full(2, row, np.int32), value=np.array([96 << 20, 80 << 20], np.float64),
+    )  # fmt: skip
+    run = Run(replace(plain, meta=named, marks=marks))
+    assert run.reserved is not None and not run.reserved.any()  # so all of it is outside
+    assert outside_sentence(run).endswith(": up to 96.0 MiB, 80.0 MiB last.")
+    assert "outside the allocator up to 96.0 MiB" in status_parts(run, 0)
+    assert not outside_sentence(Run(plain)) and not any("outside" in part for part in status_parts(Run(plain), 0))

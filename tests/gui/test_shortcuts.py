@@ -70,7 +70,7 @@ def test_the_menus_take_their_keys_from_the_table(window: Window) -> None:
         wanted = SHORTCUTS[name].keys if name in SHORTCUTS else ()
         assert [key.toString() for key in action.shortcuts()] == [QKeySequence(key).toString() for key in wanted]
     in_menus = {name for name in SHORTCUTS if name in window.actions_by_name}
-    elsewhere = {name for name, shortcut in SHORTCUTS.items() if shortcut.section == CHART} | {"copy"}
+    elsewhere = {name for name, shortcut in SHORTCUTS.items() if shortcut.section == CHART} | {"copy", "follow"}
     assert in_menus | elsewhere == set(SHORTCUTS) and not in_menus & elsewhere
 
 

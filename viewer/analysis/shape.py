@@ -31,7 +31,11 @@ Rows = tuple[int, int]
 
 def shape_of(run: Run) -> ModelShape | None:
     """The model's shape with the recorded batch and sequence; None where the file has no layers, no batch, or no
-    layer whose widths can be read."""
+    layer whose widths can be read. Read once for each run."""
+    return run.once(_shape_of)
+
+
+def _shape_of(run: Run) -> ModelShape | None:
     return shape_of_recording(run.recording)
 
 

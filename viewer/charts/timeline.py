@@ -7,7 +7,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from ..analysis.predicted_curve import Base, predicted_curve
 from ..look.units import bytes_text, exact_bytes_text
 from ..look.words import PREDICTION, RESERVED, WHAT_IF
 from ..model.curves import live_bytes
@@ -15,6 +14,7 @@ from ..model.paints import group_paints
 from ..model.query import AllocationQuery
 from ..state.scope import Scope
 from ..state.selection import failed_allocations
+from ..state.tab_facts import predicted_step
 from ..state.view_state import RunView
 from ..state.within import CURSOR
 from .axis_items import BytesAxis, UnitAxis, style_axis
@@ -45,7 +45,7 @@ class Timeline(pg.GraphicsLayoutWidget):
         self.setAccessibleName("Timeline of memory by group")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
-        self.predicted = predicted_curve(self.run, base=Base.measured)
+        self.predicted = self.run.once(predicted_step)
         self.failed = failed_allocations(self.run)
         self._setting = False
         self._top = 0

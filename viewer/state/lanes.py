@@ -99,9 +99,7 @@ class Lanes:
         """What shapes alone say for this lane; None where they say nothing, or where more than activations is shown."""
         if lane.categories != ACTIVATIONS:
             return None  # like is compared with like
-        if lane.layers not in self._predictions:
-            self._predictions[lane.layers] = _predicted(self.run, lane.layers)
-        return self._predictions[lane.layers]
+        return self.run.once(predicted_of, lane.layers)
 
     def phases(self, lane: Lane) -> list[tuple[Phase, int, int]]:
         """(phase, first position, last position) of each pass of a layer of the lane."""
@@ -109,10 +107,6 @@ class Lanes:
         mine = np.isin(spans.layer, lane.layers) & (spans.module == _layer_modules(self.run)[spans.layer])
         rows = np.flatnonzero(mine)
         return [(Phase(int(spans.phase[r])), int(spans.start_position[r]), int(spans.end_position[r])) for r in rows]
-
-    @cached_property
-    def _predictions(self) -> dict[tuple[int, ...], PredictedCurve | None]:
-        return {(): None}
 
 
 def lanes_of(run: Run, categories: Sequence[Category] = ACTIVATIONS) -> Lanes:
@@ -149,9 +143,9 @@ def _lane(
     return Lane(name, layers, block, categories, allocations, labels[rows], positions, np.cumsum(sums))
 
 
-def _predicted(run: Run, layers: tuple[int, ...]) -> PredictedCurve | None:
-    """The prediction of a model in which every other layer keeps nothing. Its terms stay, with no width, so that a
-    segment still begins where it does."""
+def predicted_of(run: Run, layers: tuple[int, ...]) -> PredictedCurve | None:
+    """The prediction of a model in which every layer but these keeps nothing; ask through `run.once`. The terms of the
+    others stay, with no width, so that a segment still begins where it does."""
     shape = shape_of(run)
     if shape is None or not layers:
         return None

@@ -47,6 +47,7 @@ SHORTCUTS: dict[str, Shortcut] = {
     "filter": Shortcut(CHART, ("F",), "Type a filter"),
     "escape": Shortcut(CHART, ("Esc",), "Show everything again"),
     "copy": Shortcut(TABLE, ("Ctrl+C",), "Copy the selected rows"),
+    "follow": Shortcut(TABLE, ("Return",), "Go to the allocations behind a finding, a layer or an item"),
 }
 
 
