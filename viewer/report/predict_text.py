@@ -12,6 +12,7 @@ from ..analysis.in_flight import in_flight
 from ..analysis.kernels import Kernels, ModelFacts, changes, outside, with_kernels
 from ..analysis.parallel import Parallel
 from ..analysis.prediction import predict
+from ..analysis.shape import not_counted
 from ..analysis.what_else import Alternative, alternatives
 from ..look.units import bytes_text, count_text, difference_text, ratio_text
 from .layout import joined, section, table, wrapped
@@ -41,6 +42,10 @@ def predict_text(name: str, shape: ModelShape, plan: Plan, asked: Asked | None =
         f" {f'{ratio_text(prediction.ratio)} less' if prediction.ratio > 1 else 'no gain'}"
     )
     layers, tokens = count_text(len(shape.layers), "layer"), count_text(shape.tokens, "token")
+    if any(text.startswith("estimate") for text in shape.assumptions):
+        answer += " (estimate)"
+    if left_out := not_counted(shape):
+        answer = f"At least {answer}; what {left_out} keep is unknown"
     lines = [*wrapped(f"{name}: {layers}, hidden {shape.hidden}, {tokens}"), *wrapped(answer)]
     lines += section("Activations", table(("", "bytes"), prediction_rows(prediction, len(plan.segments))))
     for layer, count in _kinds(shape):
