@@ -53,9 +53,15 @@ def _by_layer(window: Window) -> None:
     window.session.set(replace(window.session.state, cut="layer"))
 
 
+def _try_the_plan(window: Window) -> None:
+    run = window.session.state.runs[0]
+    blocks = run.layers.super_blocks
+    window.session.look(0, plan=tuple(run.layers.names[block.start : block.stop] for block in blocks))
+
+
 PICTURES = (
     Picture("where-did-it-go", ("before.mstrata",)),
-    Picture("what-would-checkpointing-buy", ("before.mstrata",), "What if"),
+    Picture("what-would-checkpointing-buy", ("before.mstrata",), "What if", _try_the_plan),
     Picture("what-did-it-buy", ("before.mstrata", "after.mstrata")),
     Picture("what-changed", ("before.mstrata", "after.mstrata"), "Appeared, gone, grown", _by_layer),
     Picture("which-line-allocates", ("before.mstrata",), "Stacks", _by_frame),
