@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -48,11 +47,8 @@ def forward(model: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
 
 
 class TestTeachingModel:
-    def test_full_size_in_seconds_and_to_the_byte(self, tmp_path: Path) -> None:
-        before = os.times()
+    def test_full_size_to_the_byte(self, tmp_path: Path) -> None:
         job("teaching", None, Sizes()).run(tmp_path / "a.mstrata")
-        after = os.times()
-        assert after.user + after.system - before.user - before.system < 20
         recording = files.read(tmp_path / "a.mstrata")
         assert saved_bytes(recording, Fate.kept) == (NORMS + REST) * TOKENS * LAYERS == 161_115_799_552  # 150.05 GiB
         run = Run(recording)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -288,14 +287,3 @@ def test_dark_and_light_both_show_it(page, qapp, dark) -> None:
     assert chart.theme.dark
     night = chart.grab().toImage()
     assert isinstance(night, QImage) and night.pixelColor(3, 3).lightness() < 80 < light.pixelColor(3, 3).lightness()
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_hover_takes_less_than_a_millisecond(page, layout) -> None:
-    chart = shown(page, layout)
-    points = [place_of(chart, row) for row in large(chart)]
-    began = time.process_time()
-    for _ in range(10):
-        for point in points:
-            chart.allocation_at(*point)
-    assert (time.process_time() - began) / (10 * len(points)) < 0.001

@@ -238,9 +238,7 @@ def test_a_flood_of_output_is_cut_and_its_end_is_shown(qtbot: QtBot) -> None:
     qtbot.addWidget(view)
     for number in range(30_000):
         view.say(f"line {number}\n")
-    started = time.process_time()
     view.flush()
-    assert time.process_time() - started < 2
     assert view.toPlainText().splitlines()[-1] == "line 29999" and view.blockCount() <= 10_000
 
 
