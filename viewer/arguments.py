@@ -131,6 +131,9 @@ def _add_allocator(commands: Any) -> None:
     allocator.add_argument("file", metavar="FILE")
     allocator.add_argument("--conf", metavar="TEXT", help="other settings, as in PYTORCH_CUDA_ALLOC_CONF")
     allocator.add_argument("--capacity", metavar="SIZE", help="what the allocator may reserve, such as 80GiB")
+    allocator.add_argument(
+        "--segment-layers", type=int, metavar="K", help="under a checkpoint plan of K layers a segment"
+    )
     allocator.add_argument("--empty-cache-at", metavar="EVENT", type=int, action="append", default=[])
     allocator.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
 

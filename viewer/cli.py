@@ -270,12 +270,30 @@ def _allocator(options: argparse.Namespace) -> int:
     from .sources import open_file
 
     capacity = None if options.capacity is None else parse_bytes(options.capacity)
+    if options.segment_layers is not None:
+        return _planned(options, capacity)
     question = Question(options.conf, capacity, tuple(options.empty_cache_at))
     recording, name = open_file(options.file), _name(options.file)
     if options.json:
         _print_json(allocator_json(recording, name, question))
     else:
         _print(allocator_text(recording, name, question))
+    return 0
+
+
+def _planned(options: argparse.Namespace, capacity: int | None) -> int:
+    from .report.planned_text import planned, planned_json, planned_text
+
+    if options.empty_cache_at:
+        raise UserError(
+            "--empty-cache-at counts events of the recorded step, which --segment-layers puts in a new order"
+        )
+    run = _open(options.file)
+    said = planned(run, options.segment_layers, options.conf, capacity)
+    if options.json:
+        _print_json(planned_json(run, said))
+    else:
+        _print(planned_text(run, said))
     return 0
 
 

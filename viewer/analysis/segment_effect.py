@@ -70,6 +70,45 @@ def segment_effect(facts: StepFacts, first: int, last: int) -> SegmentEffect:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class SegmentLives:
+    """Which allocations live otherwise in one pass of a segment: rows of the run's allocations, with positions."""
+
+    dropped: I64
+    dropped_at: I64
+    released: I64
+    """Where what is made again for each dropped one dies."""
+    recompute: int
+    """Where the segment runs again, before the state at this position."""
+    born: I64
+    """All that the runs made until the last pack, in order: what happens again."""
+    stopped: int
+    held: I64
+    held_until: I64
+
+
+def segment_lives(facts: StepFacts, first: int, last: int) -> list[SegmentLives]:
+    """What one segment of layers first .. last - 1 makes of single allocations, in every pass that backward needs."""
+    found = []
+    for a, b in _passes(facts, first, last):
+        packs = slice(int(facts.packs_of_run[a]), int(facts.packs_of_run[b]))
+        asked, row, run = facts.packs.asked[packs], facts.packs.row[packs], facts.packs.run[packs]
+        if not (asked >= 0).any():
+            continue
+        born = np.append(facts.birth_run, NONE)[row]
+        own = (row >= 0) & (born >= a) & (born < b)
+        again, released = _highest(row[own], facts.packs.released[packs][own])
+        stop, _ = _drop_positions(facts, again, _last(row[own], run[own]), b)
+        stopped = int(facts.packs.position[packs].max())
+        made = facts.birth_order[int(facts.born_in_run[a]) : int(facts.born_in_run[b])]
+        held = np.append(np.unique(row[(row >= 0) & ~own]), facts.inputs_of_run[a]).astype(np.int64)
+        until = np.maximum(facts.run.allocations.end[held], _done(facts, packs))
+        made = np.sort(made[facts.run.allocations.start[made] <= stopped])
+        recompute = int(asked[asked >= 0].min())
+        found.append(SegmentLives(again, stop, released, recompute, made, stopped, held, until))
+    return found
+
+
 def _passes(facts: StepFacts, first: int, last: int) -> Iterable[tuple[int, int]]:
     """Ranges of runs that are recomputed together: layers of the segment that ran one after the other."""
     layer = facts.runs.layer
@@ -144,6 +183,17 @@ def _last(row: I64, run: I64) -> I64:
 def _dropped(facts: StepFacts, rows: I64, last_run: I64, b: int) -> _Piece:
     """The originals: alive until the layer that saves them last is done, or until others that save them are."""
     end = facts.run.allocations.end[rows]
+    stop, survives = _drop_positions(facts, rows, last_run, b)
+    size = facts.run.allocations.bytes[rows]
+    alive = np.where(survives, stop, facts.run.allocations.start[rows])
+    activation = _Piece(alive, end, 0 * size, np.where(facts.is_activation[rows], -size, 0))
+    whole = _Piece(stop, end, -size, 0 * size)
+    return _both(whole, activation)
+
+
+def _drop_positions(facts: StepFacts, rows: I64, last_run: I64, b: int) -> tuple[I64, B1]:
+    """(where each original dies, whether others than the segment keep it that long)."""
+    end = facts.run.allocations.end[rows]
     stop = facts.runs.stop[last_run]
     stop = np.where(facts.is_autocast[rows], np.maximum(stop, _cache_exit(facts)), stop)
     later_from = int(facts.packs_of_run[b])
@@ -154,12 +204,7 @@ def _dropped(facts: StepFacts, rows: I64, last_run: I64, b: int) -> _Piece:
     survives = np.zeros(len(rows), np.bool_)
     survives[place] = True
     np.maximum.at(stop, place, released[shared])
-    stop = np.minimum(stop, end)
-    size = facts.run.allocations.bytes[rows]
-    alive = np.where(survives, stop, facts.run.allocations.start[rows])
-    activation = _Piece(alive, end, 0 * size, np.where(facts.is_activation[rows], -size, 0))
-    whole = _Piece(stop, end, -size, 0 * size)
-    return _both(whole, activation)
+    return np.minimum(stop, end), survives
 
 
 def _both(one: _Piece, other: _Piece) -> _Piece:
