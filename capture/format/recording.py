@@ -30,7 +30,7 @@ class Meta:
     kind: str = "recording"
     """`recording` (one training step) or `snapshot` (a plain torch memory snapshot)."""
     source: str = "cpu"
-    """`cpu`, `cuda`, `dry run` or `snapshot`."""
+    """`cpu`, `cuda`, `dry run`, `snapshot` or `profiler` (a trace of torch.profiler)."""
     devices: tuple[Device, ...] = ()
     torch_version: str | None = None
     memstrata_version: str | None = None
