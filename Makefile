@@ -31,7 +31,7 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	@QT_QPA_PLATFORM=offscreen $(BIN)/python .ci/check_libraries.py
-	@QT_QPA_PLATFORM=offscreen $(BIN)/pytest
+	@QT_QPA_PLATFORM=offscreen $(BIN)/pytest --numprocesses 2 --dist loadfile
 
 fuzz: $(STAMP)
 	@MEMSTRATA_FUZZ=100000 $(BIN)/pytest -s tests/sources/test_fuzz.py
