@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from .hybrid import RMSNorm
+
 
 @dataclass(frozen=True)
 class TeachingConfig:
@@ -36,18 +38,6 @@ class TeachingConfig:
             raise ValueError(f"kv_heads must divide heads, and {self.kv_heads} does not divide {self.heads}")
         if self.segment_layers is not None and not 1 <= self.segment_layers <= self.layers:
             raise ValueError(f"a segment has 1 to {self.layers} layers in this model, not {self.segment_layers}")
-
-
-class RMSNorm(nn.Module):
-    """Root-mean-square norm over the last dimension."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(hidden))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., hidden) -> (..., hidden)."""
-        return F.rms_norm(x, (x.shape[-1],), self.weight)
 
 
 class GatedAttention(nn.Module):

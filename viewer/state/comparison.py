@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from memstrata.capture.format.schema import I64, Category, Phase
+from memstrata.capture.format.schema import I64, Phase
 
 from ..analysis.changes import Change, Fared
 from ..analysis.diff import Diff, DiffRow
@@ -91,11 +91,6 @@ def row_paints(diff: Diff, key: str, rows: Sequence[DiffRow], dark: bool) -> lis
         (palette.ramp if groupings[0].colour is ColourRule.RAMP else palette.cycle)(plain.count(False), dark)
     )
     return [grey if quiet else Paint(next(colours)) for quiet in plain]
-
-
-def category_of_row(rows: Sequence[DiffRow], row: int) -> Category | None:
-    """The category of a row of the table by category; None for the sum."""
-    return category_of(rows[row].category or rows[row].label) if row < len(rows) else None
 
 
 def _columns(
