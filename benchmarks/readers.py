@@ -1,6 +1,6 @@
 """How fast snapshots load, against Python's unpickler in the same run: CPU time, memory, and how long a thread waits.
 
-usage: readers.py [EVENTS...]   default: 10,000 100,000 1,000,000 4,000,000
+usage: readers.py [EVENTS...]   default: 10,000 100,000 1,000,000 4,000,000; the unpickler takes 3 GB for the last one
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SIZES = (10_000, 100_000, 1_000_000, 4_000_000)
+SMALL = (300, 1_000, 3_000, 10_000)
 ROUNDS = 3
+SNAPSHOTS = Path(__file__).resolve().parents[2] / "shared" / "snapshots"
 
 _LOAD = """
 import gc, pickle, resource, sys, time
@@ -40,25 +42,31 @@ else:
         kept = Refusing(file).load()
 print(time.process_time() - start, most() - before)
 """
-_PAINT = """
-import os, sys, time
-os.environ["QT_QPA_PLATFORM"] = "offscreen"
-from memstrata.viewer import window
-from memstrata.viewer.state.loading import open_run
-from memstrata.viewer.state.view_state import opened
-from memstrata.viewer.model.grouping import preferred
-app = window.application()
-shown = window.Window()
-shown.resize(1600, 900)
-shown.show()
-app.processEvents()
-start = time.process_time()
-run = open_run(sys.argv[1])
-shown.session.set(opened(shown.session.state, run, preferred(run)))
-app.processEvents()
-shown.grab()
-print(time.process_time() - start)
-shown.close()
+_SMALL = """
+import io, pickle, sys, time
+from memstrata.capture.format.interning import StackTable, StringTable
+from memstrata.capture.format.torch_records import read_snapshot
+from memstrata.viewer.sources import open_file
+class Refusing(pickle.Unpickler):
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError(name)
+def unpickled(path):
+    with open(path, "rb") as file:
+        return Refusing(file).load()
+def tables(path):
+    strings = StringTable()
+    stacks = StackTable(strings)
+    return read_snapshot(unpickled(path), strings, stacks), strings.freeze(), stacks.freeze()
+def seconds(read, path):
+    start = time.process_time()
+    kept = read(path)
+    taken = time.process_time() - start
+    del kept
+    return taken
+for path in sys.argv[1:]:
+    ways = (open_file, unpickled, tables)
+    rounds = [[seconds(way, path) for way in ways] for _ in range(15)]
+    print(*map(min, zip(*rounds)), len(open_file(path).events))
 """
 
 
@@ -68,29 +76,34 @@ def measured(code: str, *arguments: str) -> list[float]:
     return [float(word) for word in done.stdout.split()]
 
 
-def longest_wait(path: Path) -> float:
-    """The longest gap of a 20 ms timer in another thread while the file is read, in seconds."""
+def longest_wait(path: Path) -> tuple[float, float]:
+    """How long another thread waits at most while the file is read, in seconds.
+
+    (CPU time the reader took between two ticks of that thread, the same by the clock), the tick's own 2 ms included.
+    The first does not count what other programs take from both.
+    """
     from memstrata.viewer.sources import open_file
 
-    gaps, done = [0.0], threading.Event()
+    reader = time.pthread_getcpuclockid(threading.get_ident())
+    gaps, done, never = [(0.0, 0.0)], threading.Event(), threading.Lock()
+    never.acquire()
 
     def tick() -> None:
-        last = time.perf_counter()
-        while not done.wait(0.02):
-            now = time.perf_counter()
-            gaps.append(now - last)
-            last = now
+        while not done.is_set():
+            before = time.clock_gettime(reader), time.perf_counter()
+            never.acquire(timeout=0.002)
+            gaps.append((time.clock_gettime(reader) - before[0], time.perf_counter() - before[1]))
 
     thread = threading.Thread(target=tick)
     thread.start()
     open_file(path)
     done.set()
     thread.join()
-    return max(gaps)
+    return max(gap[0] for gap in gaps), max(gap[1] for gap in gaps)
 
 
-def loading(path: Path, events: int) -> Iterator[str]:
-    """Rows of one file: best of some rounds, the ways by turns."""
+def loading(path: Path, events: int, per_event: dict[int, float]) -> Iterator[str]:
+    """Rows of one file: best of some rounds, the ways by turns. Notes the seconds for each event."""
     ways = ("memstrata", "pickle, gc off", "pickle")
     times: dict[str, list[float]] = {way: [] for way in ways}
     memory: dict[str, float] = {}
@@ -100,23 +113,46 @@ def loading(path: Path, events: int) -> Iterator[str]:
             times[way].append(seconds)
     best = {way: min(times[way]) for way in ways}
     ours, quick, usual = (best[way] for way in ways)
+    per_event[events] = ours / events
     yield f"load {events:9,} events  {ours:6.3f} s CPU   {ours / quick:5.2f} x pickle with gc off ({quick:.3f} s)"
     yield f"     {ours / usual:5.2f} x pickle as people call it ({usual:.3f} s)"
     mib, theirs = memory["memstrata"] / 1024, memory["pickle"] / 1024
     yield f"     peak memory {mib:7.1f} MiB   {mib / theirs:5.2f} x pickle ({theirs:.1f} MiB)"
-    yield f"     longest wait of a 20 ms timer in another thread {longest_wait(path) * 1e3:5.1f} ms"
-    yield f"     file to first painted frame {min(measured(_PAINT, str(path))[0] for _ in range(ROUNDS)):6.3f} s CPU"
+    cpu, clock = longest_wait(path)
+    wait = f"{cpu * 1e3:5.1f} ms of the reader's CPU time ({clock * 1e3:.1f} ms by the clock)"
+    yield f"     longest wait of another thread {wait}"
+
+
+def small(folder: Path) -> Iterator[str]:
+    """Rows of small files: to tables, against an Unpickler that refuses globals, alone and with the same tables."""
+    from generate import write
+
+    paths = [folder / f"generated-{events}.pickle" for events in SMALL]
+    for events, path in zip(SMALL, paths):
+        write(events, path)
+    found = sorted(SNAPSHOTS.glob("*.pickle")) if SNAPSHOTS.is_dir() else []
+    for path in (*paths, *found):
+        ours, alone, tables, events = measured(_SMALL, str(path))
+        if events <= 12_000:
+            yield (
+                f"small {path.name:42} {events:6,.0f} events {ours * 1e3:6.1f} ms CPU   {ours / tables:5.2f} x "
+                f"Unpickler with the same tables   {ours / alone:5.2f} x Unpickler alone"
+            )
 
 
 def rows(sizes: tuple[int, ...] = SIZES) -> Iterator[str]:
     """All rows, on generated files that are deleted afterwards."""
     from generate import write
 
+    per_event: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as folder:
+        yield from small(Path(folder))
         for events in sizes:
             path = Path(folder) / "snapshot.pickle"
             write(events, path)
-            yield from loading(path, events)
+            yield from loading(path, events, per_event)
+    rates = "   ".join(f"{events:,}: {seconds * 1e6:.2f}" for events, seconds in per_event.items())
+    yield f"load, microseconds of CPU time for each event   {rates}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,29 @@ from numpy.typing import NDArray
 from . import schema
 from .recording import Recording
 
+MAX_DEVICES = 256
+"""torch is built for 120 at most; each device is a view of its own, so a made-up thousand would take minutes."""
+MAX_STORAGES = 1 << 24
+"""Storages are numbered from 0; what counts by them is an array as long as the highest number."""
+_MAX_VALUES = 1 << 62
+_MAX_TIME = 1 << 62
+"""Differences of two times, in ns, fit 64 bits."""
+
 
 def check_recording(recording: Recording) -> None:
     """Raise ValueError naming the first column whose numbers cannot be right."""
     _check_strings(recording)
+    if len(recording.meta.devices) > MAX_DEVICES:
+        raise ValueError(f"it has {len(recording.meta.devices):,} devices, more than a machine can hold")
     counts = {name: len(table) for name, table in recording.tables()}
     counts["devices"] = len(recording.meta.devices)
     counts["strings"] = len(recording.strings)
     for name, table in recording.tables():
         for f in schema.columns_of(type(table)):
             _check_column(f"{name}/{f.name}", getattr(table, f.name), f.metadata, counts)
+    if int(recording.saved_tensors.storage.max(initial=schema.NONE)) >= MAX_STORAGES:
+        raise ValueError("saved_tensors/storage holds impossible numbers")
+    _check_shapes(recording)
     _check_trees(recording)
 
 
@@ -41,6 +55,10 @@ def _check_column(name: str, array: NDArray[Any], meta: Any, counts: dict[str, i
         raise ValueError(f"{name} holds an unknown {meta['enum'].__name__} number")
     if meta["refers"] and (int(array.min()) < _lowest(meta) or int(array.max()) >= counts[meta["refers"]]):
         raise ValueError(f"{name} points outside {meta['refers']}")
+    if meta["unit"] == "ns" and (int(array.min()) < _lowest(meta) or int(array.max()) > _MAX_TIME):
+        raise ValueError(f"{name} holds impossible times")
+    if meta["dtype"] == np.int32 and int(array.min()) < _lowest(meta):
+        raise ValueError(f"{name} holds impossible numbers")
     if meta["unit"] == "B" and (int(array.min()) < 0 or _sum_overflows(array)):
         raise ValueError(f"{name} holds impossible sizes")
 
@@ -52,6 +70,16 @@ def _lowest(meta: Any) -> int:
 def _sum_overflows(array: NDArray[Any]) -> bool:
     """Curves are int64 sums; anything near 2**62 bytes is damage, and would wrap around."""
     return float(array.astype(np.float64).sum()) > 2.0**62
+
+
+def _check_shapes(recording: Recording) -> None:
+    """Shapes are texts such as `1024,512`; what else there is, is no number to anyone."""
+    for name, numbers in (("module_parameters", recording.module_parameters.shape),
+                          ("saved_tensors", recording.saved_tensors.shape)):  # fmt: skip
+        for text in map(recording.strings.__getitem__, sorted(set(numbers.tolist()))):
+            sizes = [n for n in text.split(",") if n.isdecimal()]
+            if max(map(len, sizes), default=0) > 18 or math.prod(map(int, sizes)) >= _MAX_VALUES:
+                raise ValueError(f"{name}/shape holds impossible shapes")
 
 
 def _check_trees(recording: Recording) -> None:

@@ -27,7 +27,12 @@ from .recording import Device, Meta, Recording, build
 
 MAX_BYTES = 8 << 30
 """No recording of one step comes near 8 GiB of columns; a file that claims more is refused before it is unpacked."""
+UNPACKED_PER_BYTE = 100
+"""Bytes of columns for each byte of the file, at most, beyond `UNPACKED_FREE`; a recording packs to about a fifth."""
+UNPACKED_FREE = 64 << 20
 MAX_META_BYTES = 16 << 20
+RANKS_FOLDER = ".d"
+"""`step.mstrata` becomes the folder `step.mstrata.d`, a file for each rank in it, where there are several."""
 
 _DAMAGE = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, OverflowError,
            NotImplementedError, RuntimeError, MemoryError, RecursionError)  # fmt: skip
@@ -66,7 +71,7 @@ def read(path: str | os.PathLike[str]) -> Recording:
     name = Path(path).name
     try:
         with zipfile.ZipFile(path) as archive:
-            return _read_archive(archive, name)
+            return _read_archive(archive, name, os.stat(path).st_size)
     except FormatError:
         raise
     except _DAMAGE as error:
@@ -78,23 +83,34 @@ def _cause(error: BaseException) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _read_archive(archive: zipfile.ZipFile, name: str) -> Recording:
+def _read_archive(archive: zipfile.ZipFile, name: str, size: int) -> Recording:
     members = {info.filename: info for info in archive.infolist()}
     if "meta.json" not in members:
         what = "a torch checkpoint" if any(m.endswith("data.pkl") for m in members) else "a zip archive"
         raise FormatError(f"{name} is {what}, not a memstrata recording.")
-    if sum(info.file_size for info in members.values()) > MAX_BYTES:
+    if len(members) < len(archive.infolist()):
+        raise FormatError(f"{name} is damaged: it holds a column twice.")
+    claimed = sum(info.file_size for info in members.values())
+    if claimed > MAX_BYTES:
         raise FormatError(f"{name} claims more than 8 GiB of columns, more than a recording can hold.")
+    if claimed > UNPACKED_FREE + UNPACKED_PER_BYTE * size:
+        raise FormatError(f"{name} unpacks to far more than a recording of its size holds.")
     if members["meta.json"].file_size > MAX_META_BYTES:
         raise FormatError(f"{name} holds a meta.json too large to be one.")
     meta = json.loads(archive.read("meta.json"))
     if not isinstance(meta, dict) or meta.get("magic") != schema.MAGIC:
         raise FormatError(f"{name} is a zip archive, not a memstrata recording.")
-    columns = {m[:-4]: _read_column(archive, info) for m, info in members.items() if m.endswith(".npy")}
+    columns = {m[:-4]: _read_column(archive, info) for m, info in members.items() if m in _MEMBERS}
     meta, columns = upgrade.to_current(meta, columns, name)
     recording = _recording(meta, columns)
     check_recording(recording)
     return recording
+
+
+_MEMBERS = frozenset({"strings/blob.npy", "strings/offsets.npy"} | {
+    f"{name}/{f.name}.npy" for name, table in schema.TABLES.items() for f in schema.columns_of(table)
+})  # fmt: skip
+"""What is read of an archive: every column that any format knows."""
 
 
 def _read_column(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:

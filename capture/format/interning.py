@@ -58,6 +58,10 @@ class StackTable:
         self._frames: dict[tuple[int, int, int], int] = {}
         self._stacks: dict[tuple[int, int], int] = {}
 
+    def __len__(self) -> int:
+        """How many stacks there are."""
+        return len(self._stacks)
+
     def frame(self, name: str, file: str, line: int) -> int:
         """The row of this frame."""
         key = (self._strings.intern(name), self._strings.intern(file), line)

@@ -28,7 +28,7 @@ _PLACED = (Action.alloc, Action.free_requested, Action.free_completed, Action.se
 """Actions that must have an address and a size."""
 
 _IS_PLACED = np.isin(np.arange(256), _PLACED)
-_LAST_TIME_US = (1 << 63) // 1000
+_LAST_TIME_US = (1 << 62) // 1000
 _MAX_ANNOTATIONS = 1 << 20
 
 
@@ -117,7 +117,10 @@ def _nanoseconds(events: Rows) -> I64:
     time = events.whole_numbers("time_us", NONE, "an event")
     if len(time) and int(time.max()) >= _LAST_TIME_US:
         raise ValueError("'time_us' of an event is too large")
-    return np.where(time < 0, NONE, time * 1000)
+    unknown = time < 0
+    time *= 1000
+    time[unknown] = NONE
+    return time
 
 
 def _merged(time: I64, lengths: list[int]) -> I64 | None:
@@ -130,6 +133,6 @@ def _merged(time: I64, lengths: list[int]) -> I64 | None:
 
 
 def _checked(values: I64, needed: B1, name: str) -> I64:
-    if (values[needed] < 0).any():
+    if (needed & (values < 0)).any():
         raise ValueError(f"{name!r} of an event is missing or negative")
-    return np.maximum(values, 0)
+    return np.maximum(values, 0, out=values)

@@ -66,7 +66,7 @@ def read_snapshot(
     """
     whole = snapshot if isinstance(snapshot, dict) else {"segments": snapshot}
     bound = math.inf if limit is None else limit
-    frames = StackReader(stacks, project)
+    frames = StackReader(stacks, project, bound)
     block_reader, event_reader = BlockReader(frames, bound), EventReader(strings, frames, bound)
     segments = plain.dicts(whole.get("segments", []), "the list of segments")
     traces = event_reader.traces(whole.get("device_traces", []))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import plain_values as plain
@@ -12,6 +13,11 @@ from .schema import NONE
 
 _NO_PROJECT = "\0"
 """No path starts with this, so a user's files keep their full path."""
+MAX_DEPTH = 1 << 16
+"""Frames of one stack; 303 is the most seen."""
+STACKS_FREE = 1 << 20
+BYTES_PER_STACK = 16
+"""Beyond `STACKS_FREE`, a file has so many bytes for each stack that no other begins with; a real one has hundreds."""
 
 
 class StackReader:
@@ -21,8 +27,10 @@ class StackReader:
     snapshot must stay alive as long as this.
     """
 
-    def __init__(self, stacks: StackTable, project: str | None) -> None:
+    def __init__(self, stacks: StackTable, project: str | None, limit: float = math.inf) -> None:
+        """`limit` is the size of the file in bytes."""
         self._stacks = stacks
+        self._most = STACKS_FREE + limit / BYTES_PER_STACK
         self._project = project or _NO_PROJECT
         self._frames: dict[int, int] = {}
         self._lists: dict[int, int] = {}
@@ -49,6 +57,8 @@ class StackReader:
         if row is None:
             rows = [self._frame(frame) for frame in plain.dicts(frames, "a stack")]
             row = self._chains[chain] = self._stacks.stack(reversed(rows))
+            if len(rows) > MAX_DEPTH or len(self._stacks) > self._most:
+                raise ValueError("its stacks are longer, or more of them differ, than in any program")
         return row
 
     def column(self, rows: list[Row]) -> list[int]:

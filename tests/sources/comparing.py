@@ -32,9 +32,19 @@ def recording_of(value: Any, limit: int) -> Recording:
     return build(meta, strings, frames=frames, stacks=tree, **read.tables)
 
 
-def through_columns(data: bytes, window: int = WINDOW) -> Recording:
-    """The recording as the product reads it."""
+def through_columns(data: bytes, window: int = WINDOW, many: int = 0) -> Recording:
+    """The recording as the product reads it; small files too with their equal entries read together."""
+    return torch_snapshot.read(io.BytesIO(data), len(data), "snap.pickle", window=window, many=many, whole=-1)
+
+
+def as_it_is(data: bytes, window: int = WINDOW) -> Recording:
+    """The recording as the product reads it, which does so at once if the file is small and ordinary."""
     return torch_snapshot.read(io.BytesIO(data), len(data), "snap.pickle", window=window)
+
+
+def one_by_one(data: bytes, window: int = WINDOW) -> Recording:
+    """The recording as the product reads it from a small file: entry by entry."""
+    return through_columns(data, window, many=len(data) + 1)
 
 
 def content(recording: Recording) -> dict[str, Any]:

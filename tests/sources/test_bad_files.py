@@ -126,7 +126,7 @@ def test_a_torch_checkpoint_is_called_one(tmp_path: Path) -> None:
 
 def test_a_missing_file_a_folder_and_a_forbidden_file(tmp_path: Path) -> None:
     assert "no such file" in sentence(tmp_path / "absent.pickle")
-    assert "is a directory" in sentence(tmp_path)
+    assert "is a folder, not a file" in sentence(tmp_path)
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

@@ -128,6 +128,17 @@ def test_changing_an_entry_that_was_complete_is_refused() -> None:
             through_columns(changed.replace(b"\x95", b"\x95", 1))
 
 
+def test_a_number_of_the_memo_used_twice_changes_nothing_before_it() -> None:
+    data = CppWriter().write(snapshot([], [many(50)]))
+    changed = 0
+    for number in range(120):
+        again = data[:-1] + b"X\1\0\0\0x}q" + bytes([number]) + b"s."
+        expected = content(through_dicts(again))
+        changed += outcome(lambda: through_columns(again, window=300)) == expected  # noqa: B023
+        assert outcome(lambda: through_columns(again)) == expected, number  # noqa: B023
+    assert changed == 120
+
+
 def test_progress_rises_and_reading_can_be_called_off(tmp_path: Path) -> None:
     from memstrata.viewer.sources import Cancelled, open_file
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -41,6 +42,8 @@ def open_file(
     """
     name = Path(path).name or str(path)
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise FormatError(f"{name} is {_other(path)}, not a file.")
         with open(path, "rb", buffering=0) as file:
             return _opened(file, path, os.fstat(file.fileno()).st_size, name, Progress(progress, cancelled))
     except OSError as error:
@@ -48,6 +51,13 @@ def open_file(
         raise FormatError(f"{name} cannot be opened: {reason}.") from error
     except MemoryError as error:
         raise FormatError(f"{name} does not fit into memory.") from error
+
+
+def _other(path: str | os.PathLike[str]) -> str:
+    """What a path leads to that is no file: reading a pipe could wait forever, and a device never ends."""
+    mode = os.stat(path).st_mode
+    kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+    return next((what for is_one, what in kinds if is_one(mode)), "a device")
 
 
 def open_run_directory(folder: str | os.PathLike[str]) -> RunDirectory:

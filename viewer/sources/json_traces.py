@@ -21,8 +21,10 @@ from .progress import Progress
 MAX_BYTES = 2 << 30
 """A trace of one step has a few hundred megabytes."""
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
-_SPACE = re.compile(r"[\s,]*")
+_BETWEEN = re.compile(r"[\s,]*")
 _EACH = 4096
+MAX_ENTRIES = 8_000_000
+"""Memory events of one file; a made-up one could hold hundreds of millions."""
 _NEITHER = "is JSON, but neither a torch.profiler trace nor a memory timeline"
 _DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError)
 
@@ -46,7 +48,15 @@ def read(file: BinaryIO, size: int, name: str, progress: Progress) -> Recording:
     except RecursionError as error:
         raise FormatError(f"{name} {_NEITHER}: it nests too deeply.") from error
     except _DAMAGE as error:
-        raise FormatError(f"{name} cannot be read as a memory trace: {plain(str(error)).strip('. ')}.") from error
+        raise FormatError(f"{name} cannot be read as a memory trace: {_cause(error)}.") from error
+
+
+def _cause(error: BaseException) -> str:
+    """What our own checks said; of what Python says, what it means."""
+    if type(error) is not ValueError:
+        return "it is not as torch.profiler writes it"
+    text = plain(str(error)).strip(". ")
+    return "it holds a number of thousands of digits" if text.startswith("Exceeds the limit") else text
 
 
 def _trace(text: str, name: str, progress: Progress) -> Recording | None:
@@ -57,8 +67,10 @@ def _trace(text: str, name: str, progress: Progress) -> Recording | None:
     end = found.end()
     for entry, behind in entries(text, found.end(), progress):
         trace.add(entry)
+        if len(trace.memory) > MAX_ENTRIES:
+            raise ValueError("it holds more memory events than a step can have")
         end = behind
-    about = json.loads(f"{text[: found.end()]}{text[end:]}")
+    about = _without(text, found.end(), end)
     if not trace.memory:
         raise FormatError(f"{name} is a profiler trace without memory events: profile with `profile_memory=True`.")
     return trace.recording(about)
@@ -67,23 +79,48 @@ def _trace(text: str, name: str, progress: Progress) -> Recording | None:
 def _timeline(text: str, progress: Progress) -> Recording | None:
     start = text.index("[") + 1
     timeline = memory_timeline.Timeline()
-    for entry, _ in entries(text, start, progress):
+    end = start
+    for entry, behind in entries(text, start, progress):
         if not timeline.add(entry):
             return None
+        if len(timeline) > MAX_ENTRIES:
+            raise ValueError("it holds more entries than a memory timeline can")
+        end = behind
+    _without(text, start, end)
     return timeline.recording()
 
 
+def _without(text: str, start: int, end: int) -> Any:
+    """The whole of which the entries from `start` to `end` were read already: it must be JSON, too."""
+    end = _skipped(_BETWEEN, text, end)
+    try:
+        return json.loads(f"{text[:start]}{text[end:]}")
+    except json.JSONDecodeError as error:
+        at = error.pos if error.pos < start else error.pos + end - start
+        raise json.JSONDecodeError(error.msg, text, at) from error
+
+
 def entries(text: str, at: int, progress: Progress) -> Iterator[tuple[Any, int]]:
-    """(entry, the character behind it) of the array that begins at this character; ends in front of its bracket."""
+    """(entry, the character behind it) of the array that begins at this character; ends in front of its bracket.
+
+    Of commas there may be more than one, as in traces that were put together by hand, but never none.
+    """
     decode = json.JSONDecoder().raw_decode
     count = 0
+    behind = at
     while True:
-        space = _SPACE.match(text, at)
-        at = space.end() if space is not None else at
+        at = _skipped(_BETWEEN, text, behind)
         if text.startswith("]", at):
             return
-        value, at = decode(text, at)
-        yield value, at
+        if count and text.find(",", behind, at) < 0:
+            raise json.JSONDecodeError("a comma is missing", text, at)
+        value, behind = decode(text, at)
+        yield value, behind
         count += 1
         if count % _EACH == 0:
             progress("Reading", at / len(text))
+
+
+def _skipped(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found is not None else at

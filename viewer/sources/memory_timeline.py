@@ -35,6 +35,9 @@ class Timeline:
     def __init__(self) -> None:
         self._entries: list[tuple[int, int, int, int]] = []
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def add(self, entry: Any) -> bool:
         """One entry; False if this is no timeline of events."""
         if type(entry) is not list or len(entry) != 4 or set(map(type, entry)) != {int}:
@@ -42,6 +45,8 @@ class Timeline:
         time, action, size, category = entry
         if not (1 <= action <= 4 and 0 <= category < len(CATEGORIES) and -1 <= time < 1 << 62 and abs(size) < 1 << 62):
             return False
+        if size > 0 if action == _DESTROYED else size < 0 and action != _CHANGED:
+            raise ValueError("an entry gives back what it takes, or the other way round")
         self._entries.append((time, action, size, category))
         return True
 
@@ -51,9 +56,12 @@ class Timeline:
         self._device = made.device("profiled device", 0)
         self._next = 1 << 20
         self._open: dict[tuple[int, int], list[Open]] = {}
+        self._changing: Open | None = None
         start = min((time for time, *_ in self._entries if time >= 0), default=0)
         for time, action, size, category in self._entries:
             self._entry(made, max(time, start), action, size, category)
+        if self._changing is not None:
+            raise ValueError("a new version of a tensor is missing at its end")
         for (_, category), alive in self._open.items():
             for address, size, before in alive:
                 if before and category in _KINDS:
@@ -62,24 +70,32 @@ class Timeline:
 
     def _entry(self, made: TracedMemory, time: int, action: int, size: int, category: int) -> None:
         alive = self._open.setdefault((abs(size), category), [])
-        if action == _DESTROYED or (action == _CHANGED and size < 0):
-            address, _, before = alive.pop() if alive else (self._new(size), 0, True)
-            if action == _CHANGED:
-                self._changing = (address, before)
-            elif size:
-                made.event(time, -abs(size), address, self._device, text=CATEGORIES[category])
-        elif action == _CHANGED:
-            address, before = self._changing
-            alive.append((address, abs(size), before))
+        if self._changing is not None and (action != _CHANGED or self._changing[1] != size):
+            raise ValueError("a new version of a tensor is not as large as the old one, or missing")
+        if action == _CHANGED:
+            self._change(alive, size)
+        elif action == _DESTROYED:
+            address, *_ = alive.pop() if alive else (self._new(size), 0, True)
+            if size:
+                made.event(time, size, address, self._device, text=CATEGORIES[category])
         else:
             before = action == _BEFORE and category in _KINDS
-            alive.append((self._new(size), abs(size), before))
+            alive.append((self._new(size), size, before))
             if size and not before:
-                made.event(time, abs(size), alive[-1][0], self._device, text=CATEGORIES[category])
+                made.event(time, size, alive[-1][0], self._device, text=CATEGORIES[category])
+
+    def _change(self, alive: list[Open], size: int) -> None:
+        """The old version comes first, and the new one takes its place: nothing is allocated."""
+        if self._changing is not None:
+            alive.append(self._changing)
+            self._changing = None
+        elif size < 0:
+            address, _, before = alive.pop() if alive else (self._new(size), 0, True)
+            self._changing = (address, -size, before)
+        elif size:
+            raise ValueError("a new version of a tensor has no old one")
 
     def _new(self, size: int) -> int:
         address = self._next
         self._next += max(abs(size), 1) + _SPACE
         return address
-
-    _changing: tuple[int, bool] = (1 << 19, True)

@@ -6,7 +6,6 @@ instructions of its layout. Everything else is marked as odd, and the machine ru
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,35 +14,14 @@ from numpy.typing import NDArray
 
 from memstrata.capture.format.schema import B1, I32, I64, NONE
 
-from .pickle_layouts import MEMO_LENGTHS, TUPLES, Field, Layout
-from .pickle_machine import reference_numbers
+from .pickle_bodies import BODY, Bodies
+from .pickle_layouts import MEMO_LENGTHS, REFERENCE_LENGTHS, TUPLES, Field, Layout
 
 Rows = Any
 """Which entries: their numbers, or `ALL`."""
 ALL = slice(None)
 _LOW = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 _LONGEST = 1 << 16
-_BODY = re.compile(rb"(?:\((?:h.|j.{4})*+e|(?:h.|j.{4})a)", re.DOTALL)
-_ROW = re.compile(rb"(?:h.|j.{4})*+", re.DOTALL)
-
-
-class Bodies(dict[bytes, int]):
-    """Numbers of the distinct inner parts of lists of references; -1 for what is none."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.references: list[list[int]] = []
-
-    def __missing__(self, body: bytes) -> int:
-        row = body[1:-1] if body[:1] == b"(" and body[-1:] == b"e" else body[:-1] if body[-1:] == b"a" else body
-        fits = _ROW.fullmatch(row) is not None and (row != body or not body)
-        numbers = reference_numbers(row) if fits else []
-        if not fits or (body[-1:] == b"a" and len(numbers) != 1):
-            self[body] = NONE
-            return NONE
-        self.references.append(numbers)
-        self[body] = len(self.references) - 1
-        return self[body]
 
 
 class Texts(dict[bytes, int]):
@@ -62,6 +40,20 @@ class Texts(dict[bytes, int]):
         """The number of one more value."""
         self.by_number.append(value)
         return len(self.by_number) - 1
+
+
+class Behind:
+    """The bytes from the cursors on, as far as a word reaches that was read some bytes before."""
+
+    def __init__(self, words: NDArray[np.uint64], read: int) -> None:
+        self._words, self._read = words, read
+        self.ops: NDArray[np.uint8] = words.view(np.uint8)[read::8]
+
+    def number(self, rows: Rows, size: int) -> NDArray[np.uint64] | None:
+        """The number in so many bytes behind the instruction; None if the word does not reach."""
+        if self._read + 1 + size > 8:
+            return None
+        return (self._words[rows] >> np.uint64(8 * (self._read + 1))) & _LOW[size]
 
 
 class Cursor:
@@ -86,28 +78,35 @@ class Cursor:
         """Which of its numbers of the memo is that of its new list of frames."""
 
     def read(self, layout: Layout) -> None:
-        """Read all entries; afterwards `p` is behind the end of each that is ok."""
-        self._step(0x7D)
-        if not layout.late_dict:
+        """Read all entries, which are known to begin as the layout does (EMPTY_DICT, MARK and the first key).
+
+        Afterwards `p` is behind the end of each that is ok.
+        """
+        self._advance(ALL, 1)
+        if not layout.late_dict and layout.early != 0x28:
             self._memo()
-        self._step(0x28)
+        self._advance(ALL, 1)
         for number, field in enumerate(layout.fields):
-            ops = self._key(field.key)
-            self._value(field, layout, ops, last=number == len(layout.fields) - 1)
+            behind = self._key(field.key)
+            self._value(field, layout, behind, last=number == len(layout.fields) - 1)
         self._step(0x75)
-        self._memo()
+        if layout.late_dict:
+            self._memo()
         self.ok &= self.p <= self.end
 
     def _step(self, op: int) -> None:
         self.ok &= self.bytes[self.p] == op
         self._advance(ALL, 1)
 
-    def _key(self, key: bytes) -> NDArray[np.uint8]:
-        """Check and pass a key; returns the instructions that stand behind it."""
+    def _key(self, key: bytes) -> Behind:
+        """Check and pass a key; returns the bytes that stand behind it."""
         words = self.words[self.p]
         self.ok &= (words & _LOW[len(key)]) == np.uint64(int.from_bytes(key, "little"))
         self._advance(ALL, len(key))
-        return words.view(np.uint8)[len(key) :: 8]
+        return Behind(words, len(key))
+
+    def _here(self) -> Behind:
+        return Behind(self.words[self.p], 0)
 
     def _advance(self, rows: Rows, by: Any) -> None:
         """Go on; the window has room behind it for all that an entry of fixed size can take (`SLACK`)."""
@@ -134,59 +133,65 @@ class Cursor:
             found = np.flatnonzero(ops == value)
             yield value, found if rows is ALL else rows[found]
 
-    def _value(self, field: Field, layout: Layout, ops: NDArray[np.uint8], last: bool) -> None:
+    def _value(self, field: Field, layout: Layout, behind: Behind, last: bool) -> None:
         if field.kind in ("text", "frames"):
             self.used[field.name] = self.memos.copy()
         if field.kind == "integer":
-            self.columns[field.name] = self._integers(ops)
+            self.columns[field.name] = self._integers(behind)
         elif field.kind == "text":
-            self.columns[field.name], self.references[field.name] = self._texts(ops)
+            self.columns[field.name], self.references[field.name] = self._texts(behind)
         elif field.kind == "frames":
-            self._frames(layout, ops, last)
+            self._frames(layout, behind, last)
         else:
             for step in field.steps:
                 self._other(step)
 
-    def _integers(self, ops: NDArray[np.uint8]) -> I64:
-        p = self.p
-        out = np.zeros(len(p), np.int64)
-        for op, rows in self._groups(ops):
-            at = p[rows] + 1
-            if op == 0x4B:
-                out[rows], length = self.bytes[at], 2
-            elif op == 0x4D:
-                out[rows], length = self.words[at] & _LOW[2], 3
-            elif op == 0x4A:
-                out[rows], length = self.words[at].astype(np.uint32).view(np.int32), 5
-            elif op == 0x8A:
-                self._longs(out, rows)
-                continue
-            else:
-                self.ok[rows], length = False, 0
-            self._advance(rows, length)
-        return out
+    def _number(self, behind: Behind, rows: Rows, size: int) -> NDArray[np.uint64]:
+        """The number in so many bytes behind the instruction."""
+        found = behind.number(rows, size)
+        return self.words[self.p[rows] + 1] & _LOW[size] if found is None else found
 
-    def _longs(self, out: I64, rows: Rows) -> None:
-        for n, some in self._groups(self.bytes[self.p[rows] + 1], rows):
+    def _integers(self, behind: Behind) -> I64:
+        out: I64 | None = None
+        for op, rows in self._groups(behind.ops):
+            size = {0x4B: 1, 0x4D: 2, 0x4A: 4}.get(op, 0)
+            if out is None:
+                out = np.empty(len(self.p), np.int64) if rows is ALL else np.zeros(len(self.p), np.int64)
+            if op == 0x8A:
+                self._longs(behind, out, rows)
+                continue
+            if not size:
+                self.ok[rows], out[rows] = False, 0
+                continue
+            values = self._number(behind, rows, size)
+            out[rows] = values.astype(np.uint32).view(np.int32) if size == 4 else values
+            self._advance(rows, 1 + size)
+        return np.zeros(len(self.p), np.int64) if out is None else out
+
+    def _longs(self, behind: Behind, out: I64, rows: Rows) -> None:
+        for n, some in self._groups(self._number(behind, rows, 1).astype(np.uint8), rows):
             if not 1 <= n <= 8:
-                self.ok[some] = False
+                self.ok[some], out[some] = False, 0
                 continue
             shift = 64 - 8 * n
             out[some] = (self.words[self.p[some] + 2] << np.uint64(shift)).view(np.int64) >> shift
             self._advance(some, 2 + n)
 
-    def _texts(self, ops: NDArray[np.uint8]) -> tuple[I32, I64]:
+    def _texts(self, behind: Behind) -> tuple[I32, I64]:
         """(numbers of the texts that stand here, numbers of the memo of those that do not)."""
+        first = int(behind.ops[0]) if len(behind.ops) else 0
+        if first in REFERENCE_LENGTHS and (behind.ops == first).all():
+            found = self._number(behind, ALL, REFERENCE_LENGTHS[first] - 1).astype(np.int64)
+            self._advance(ALL, REFERENCE_LENGTHS[first])
+            return np.full(len(self.p), NONE, np.int32), found
         numbers, references = self._nothing()
         inline = False
-        for op, rows in self._groups(ops):
-            at = self.p[rows] + 1
-            if op == 0x68:
-                references[rows], length = self.bytes[at], 2
-            elif op == 0x6A:
-                references[rows], length = self.words[at] & _LOW[4], 5
+        for op, rows in self._groups(behind.ops):
+            if op in REFERENCE_LENGTHS:
+                length = REFERENCE_LENGTHS[op]
+                references[rows] = self._number(behind, rows, length - 1)
             elif op in (0x8C, 0x58):
-                numbers[rows], length = self._inline(at, 1 if op == 0x8C else 4)
+                numbers[rows], length = self._inline(self.p[rows] + 1, 1 if op == 0x8C else 4)
                 inline = True
             elif op == 0x4E:
                 length = 1
@@ -225,16 +230,13 @@ class Cursor:
         except UnicodeDecodeError:
             return NONE - 1
 
-    def _frames(self, layout: Layout, ops: NDArray[np.uint8], last: bool) -> None:
+    def _frames(self, layout: Layout, behind: Behind, last: bool) -> None:
         numbers, references = self._nothing()
-        for op, rows in self._groups(ops):
-            at = self.p[rows] + 1
-            if op == 0x68:
-                references[rows] = self.bytes[at]
-                self._advance(rows, 2)
-            elif op == 0x6A:
-                references[rows] = self.words[at] & _LOW[4]
-                self._advance(rows, 5)
+        for op, rows in self._groups(behind.ops):
+            if op in REFERENCE_LENGTHS:
+                length = REFERENCE_LENGTHS[op]
+                references[rows] = self._number(behind, rows, length - 1)
+                self._advance(rows, length)
             elif op == 0x5D:
                 self._advance(rows, 1)
                 numbers[rows] = self._lists(rows, layout, last)
@@ -251,12 +253,11 @@ class Cursor:
         begins = self.p[rows]
         ends = self._list_ends(begins, self.stops[rows], layout) if last else begins
         data, bodies = self.data, self.bodies
-        found = [bodies[data[s:e]] for s, e in zip(begins.tolist(), ends.tolist())]
-        numbers: I32 = np.array(found, np.int32)
+        numbers = bodies.numbers(data, begins, ends)
         numbers[begins == ends] = NONE
         for i in np.flatnonzero(numbers < 0).tolist():
             begin = int(begins[i])
-            matched = _BODY.match(data, begin, self.end)
+            matched = BODY.match(data, begin, self.end)
             if matched is not None:
                 numbers[i], ends[i] = bodies[matched.group()], matched.end()
             elif data[begin] != 0x28:
@@ -291,13 +292,13 @@ class Cursor:
             self._memo()
         elif step in b"hj\x8cXN":
             used = self.memos.copy()
-            _, references = self._texts(self.bytes[self.p])
+            _, references = self._texts(self._here())
             last, before = self.references.get(""), self.used.get("")
             if last is not None and before is not None:  # keep whichever is closer to what it may not refer to
                 references = np.maximum(references, np.where(last < 0, NONE, last + (used - before)))
             self.references[""], self.used[""] = references, used
         elif step in b"KMJ\x8a":
-            self._integers(self.bytes[self.p])
+            self._integers(self._here())
         else:
             ops = self.bytes[self.p]
             flag = (ops == 0x88) | (ops == 0x89)

@@ -24,6 +24,10 @@ MAX_ODD_KEYS = 4096
 
 Instruction = Callable[["Machine", int], int]
 _KEYS = frozenset({str, int, float, bool, type(None)})
+_TEXT = frozenset({str})
+_MEMOIZE = 0x94
+_MORE = b"}qr\x94"
+"""What an entry begins with, and what may note the one before it."""
 
 
 def _push(value: Any) -> Instruction:
@@ -47,11 +51,14 @@ def _mark(machine: Machine, p: int) -> int:
     if len(marks) == MAX_MARKS:
         raise errors.beyond(f"it nests more than {MAX_MARKS} lists")
     marks.append(len(stack))
+    p += 1
+    if machine.stream.buffer[p] == _MEMOIZE:
+        _top(machine)
     if not stack or type(stack[-1]) is not list:
-        return p + 1
-    if machine.stream.buffer[p + 1] != 0x7D:
-        return machine.references(p + 1)
-    return machine.reader.take(machine, p + 1, False) if machine.reader is not None and machine.ordered else p + 1
+        return p
+    if machine.stream.buffer[p] != 0x7D:
+        return machine.references(p)
+    return machine.reader.take(machine, p, False) if machine.reader is not None and machine.ordered else p
 
 
 def _since_mark(machine: Machine) -> list[Any]:
@@ -82,8 +89,12 @@ def _top(machine: Machine) -> Any:
 
 
 def _setitems(machine: Machine, p: int) -> int:
-    items = _since_mark(machine)
-    _update(_top(machine), items[::2], items[1::2])
+    stack, at = machine.stack, machine.marks.pop()
+    keys, values = stack[at::2], stack[at + 1 :: 2]
+    del stack[at:]
+    if machine.marks and machine.marks[-1] == at:
+        raise ValueError("a value is missing")
+    _update(stack[-1], keys, values)
     return _after_dict(machine, p + 1)
 
 
@@ -103,17 +114,19 @@ def _dict(machine: Machine, p: int) -> int:
 
 def _update(into: Any, keys: list[Any], values: list[Any]) -> None:
     kinds = set(map(type, keys))
-    if type(into) is not dict or len(keys) != len(values) or not kinds <= _KEYS:
+    if type(into) is not dict or len(keys) != len(values) or not (kinds == _TEXT or kinds <= _KEYS):
         raise TypeError("a record is not made of names and values")
-    if len(into) + len(keys) > MAX_ODD_KEYS and kinds != {str}:
+    if len(into) + len(keys) > MAX_ODD_KEYS and kinds != _TEXT:
         raise errors.beyond(f"it has a record with more than {MAX_ODD_KEYS:,} numbers as names")
-    if not set(map(type, values)) <= _VALUES:
+    if not _VALUES.issuperset(map(type, values)):
         raise TypeError("an event is not where one can be")
     into.update(zip(keys, values))
 
 
 def _after_dict(machine: Machine, p: int) -> int:
     """Behind an event in a list more may follow."""
+    if machine.stream.buffer[p] not in _MORE:
+        return p
     stack, marks = machine.stack, machine.marks
     if machine.reader is None or not machine.ordered or machine.reader.keys.isdisjoint(stack[-1]):
         return p
@@ -162,12 +175,19 @@ def _drop(machine: Machine, p: int) -> int:
         machine.marks.pop()
     else:
         _pop(machine)
-    return p + 1
+    return _may_note(machine, p + 1)
 
 
 def _drop_mark(machine: Machine, p: int) -> int:
     _since_mark(machine)
-    return p + 1
+    return _may_note(machine, p + 1)
+
+
+def _may_note(machine: Machine, p: int) -> int:
+    """A mark, which may be on top here, is nothing to note: the machine itself does not look when it notes a value."""
+    if machine.stream.buffer[p] == _MEMOIZE:
+        _top(machine)
+    return p
 
 
 def _again(machine: Machine, p: int) -> int:
@@ -179,6 +199,7 @@ def _again(machine: Machine, p: int) -> int:
 def _stop(machine: Machine, p: int) -> int:
     if not machine.stack:
         raise ValueError("there is nothing in it")
+    _top(machine)
     machine.done, machine.stop = True, 0
     return p
 
@@ -280,13 +301,13 @@ def _quoted(machine: Machine, line: bytes) -> None:
 def _frame(machine: Machine, p: int) -> int:
     length = int.from_bytes(machine.stream.buffer[p + 1 : p + 9], "little")
     machine.stop = 0
-    return machine.stream.restart(p + 9, length)
+    return _may_note(machine, machine.stream.restart(p + 9, length))
 
 
 def _protocol(machine: Machine, p: int) -> int:
     if machine.stream.buffer[p + 1] > 5:
         raise ValueError("its protocol is newer than any")
-    return p + 2
+    return _may_note(machine, p + 2)
 
 
 def _global(machine: Machine, p: int) -> int:

@@ -43,6 +43,9 @@ class Reader(Protocol):
     def holds(self, number: int) -> bool:
         """Whether a stretch put something into the memo under this number."""
 
+    def settle(self, machine: Machine) -> None:
+        """Look up now what the entries taken so far refer to."""
+
     def finish(self, machine: Machine) -> None:
         """The pickle has ended."""
 
@@ -59,6 +62,8 @@ class Machine:
         """How many numbers of the memo are in stretches that were taken over, and not in `memo`."""
         self.ordered = True
         """No number of the memo was left out or used twice, as every writer does it."""
+        self.reused = False
+        """A number of the memo stands for something else than before."""
         self.stop = 0
         """The byte of the buffer in front of which `look_up` must be called."""
         self.done = False
@@ -100,7 +105,7 @@ class Machine:
                 elif op == 0x4A:  # BININT
                     stack.append(int.from_bytes(b[p + 1 : p + 5], "little", signed=True))
                     p += 5
-                elif op == 0x8A:  # LONG1
+                elif op == 0x8A and b[p + 1] <= 8:  # LONG1
                     stack.append(int.from_bytes(b[p + 2 : p + 2 + b[p + 1]], "little", signed=True))
                     p += 2 + b[p + 1]
                 elif op == 0x7D:  # EMPTY_DICT
@@ -159,16 +164,22 @@ class Machine:
 
     def put(self, number: int) -> None:
         """Note the value on top of the stack under a number of the memo."""
+        if self.marks and self.marks[-1] == len(self.stack):
+            raise ValueError("a value is missing")
         if type(self.stack[-1]) is Run:
             raise TypeError("an event is not where one can be")
         if number > self.size:
             raise ValueError("it numbers more entries than it has bytes")
         next_number = len(self.memo) + self.hidden
         if number != next_number or number in self.memo:
+            if self.ordered and self.reader is not None:
+                self.reader.settle(self)  # what was taken refers to the memo as it is before this
             self.ordered = False
             self._known.clear()
-        if not self.ordered and number not in self.memo and self.reader is not None and self.reader.holds(number):
-            self.hidden -= 1
+        if not self.ordered and self.reader is not None:
+            hidden = number not in self.memo and self.reader.holds(number)
+            self.hidden -= hidden
+            self.reused |= hidden or number in self.memo
         self.memo[number] = self.stack[-1]
 
     def references(self, p: int) -> int:

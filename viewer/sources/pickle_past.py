@@ -45,6 +45,8 @@ class Past:
     def check(self, references: NDArray[Any], used: NDArray[Any]) -> None:
         """Nothing refers to what comes later, after `used` numbers of its entry; raises KeyError."""
         assert self.base is not None
+        if not len(references) or int(references.max()) < self.first:
+            return  # all of it was there before the first of these entries
         if (references >= self.base + used[self.rows]).any():
             raise KeyError("it refers to an entry that comes later")
 
@@ -105,6 +107,9 @@ class _Outer:
 
     def holds(self, number: int) -> bool:
         return False
+
+    def settle(self, machine: Machine) -> None:
+        return
 
     def finish(self, machine: Machine) -> None:
         return

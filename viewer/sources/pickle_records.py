@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from memstrata.capture.format.plain_values import Columns, Fields, Shared
 from memstrata.capture.format.schema import I32, I64, NONE
 
-from .pickle_columns import Bodies, Texts
+from .pickle_bodies import Bodies
+from .pickle_columns import Texts
 from .pickle_layouts import MEMO_LENGTHS, Layout, learn
 from .pickle_machine import Machine
 from .pickle_past import Past
@@ -141,7 +142,8 @@ class RecordReader:
             self._highest = np.append(self._highest, np.array(highest, np.int64))
         seen = np.zeros(known, np.bool_)
         seen[bodies[bodies >= 0]] = True
-        past.check(np.append(self._highest, NONE)[bodies], used)
+        if int(self._highest[seen].max(initial=NONE)) >= past.first:
+            past.check(np.append(self._highest, NONE)[bodies], used)
         for body in np.flatnonzero(seen & (self._body_lists == NONE)).tolist():
             self._body_lists[body] = self._list([machine.get(number) for number in self._bodies.references[body]])
 
@@ -181,7 +183,7 @@ class RecordReader:
             found = np.full(highest + 1, NONE, np.int32)
             for number in np.flatnonzero(seen).tolist():
                 found[number] = self._text(machine.get(number))
-            return np.where(refer, found[references], numbers).astype(np.int32)
+            return found[references] if refer.all() else np.where(refer, found[references], numbers).astype(np.int32)
         distinct, inverse = np.unique(references[refer], return_inverse=True)
         out = numbers.copy()
         out[refer] = np.array([self._text(machine.get(n)) for n in distinct.tolist()], np.int32)[inverse]
@@ -196,6 +198,8 @@ class RecordReader:
         past = self._holding(number)
         if past is None:
             raise KeyError(f"it refers to entry {number:,}, which there is not")
+        if machine.reused:  # an entry built once more would hold what came later
+            raise ValueError("it numbers two entries alike, and refers to one before them")
         made = past.rebuild(machine, number)
         self._shown.append((past, number, made))
         for entry, value in made.items():

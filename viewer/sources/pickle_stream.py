@@ -1,7 +1,8 @@
 """The bytes of a pickle in windows, without the headers of its frames.
 
 Protocol 4 cuts a pickle into frames of 64 KiB, anywhere between two instructions. Their headers are taken out while
-reading, so that equal events stay equal bytes; where one was, the machine checks that an instruction ends there.
+reading, so that equal events stay equal bytes; where one was, and where a frame ends with none behind it, the machine
+checks that an instruction ends there.
 Windows are read, not mapped: a file that is cut short while it is mapped kills the process.
 """
 
@@ -34,13 +35,15 @@ class PickleStream:
         """How many bytes of the file went into the stream, headers included."""
         self._left = 0
         """How many more bytes the present frame has."""
+        self._bare_from = _UNFRAMED
+        """From which byte of the stream on there is no frame; `_UNFRAMED` while there is one."""
         self._starts, self._offsets = [0], [0]
         """From which number of the stream on, and at which offset of the file, bytes follow each other."""
         self.buffer, self.base, self.end = b"", 0, 0
         """`end` is how many bytes of the buffer are the file's; zeros may follow."""
         self.at_end = False
         self.cuts: deque[int] = deque()
-        """Numbers of the bytes in front of which a header was taken out, until they were checked."""
+        """Numbers of the bytes in front of which a frame begins or ends, until they were checked."""
 
     def fill(self, keep: int, need: int = 0) -> None:
         """Drop the bytes before `keep`; read on until there are more than before, and at least `need`."""
@@ -57,12 +60,12 @@ class PickleStream:
         """A frame of this length begins at byte `at` of the buffer. Returns where in the buffer to go on."""
         if self._raw - (self.end - at) + length > self._size:
             raise errors.cut_short()
-        if self._left < _UNFRAMED // 2:
-            return at  # a frame in a frame: the outer one's end is what counts
+        if self.base + at - 9 < self._bare_from:  # Python's own two unpicklers do not agree on these
+            raise errors.damaged(self.file_offset(self.base + at - 9), "a frame begins inside a frame")
         rest = self.buffer[at : self.end]
         self._pending = rest + self._pending
         self._raw -= len(rest)
-        self._left, self.at_end = length, False
+        self._left, self._bare_from, self.at_end = length, _UNFRAMED, False
         self.end = at
         self.fill(at)
         return 0
@@ -106,7 +109,8 @@ class PickleStream:
                 self._left, at = int.from_bytes(raw[at + 1 : at + 9], "little"), at + 9
                 self._note(out, self._raw - (len(raw) - at))
             else:
-                self._left = _UNFRAMED
+                self._left, self._bare_from = _UNFRAMED, out
+                self.cuts.append(out)
         return out - position
 
     def _note(self, position: int, offset: int) -> None:

@@ -11,7 +11,8 @@ from memstrata.capture.format.plain_values import Run
 from memstrata.capture.format.schema import B1, I64, NONE
 
 from . import pickle_errors as errors
-from .pickle_columns import Bodies, Cursor, Texts
+from .pickle_bodies import Bodies
+from .pickle_columns import Cursor, Texts
 from .pickle_layouts import Layout, boundary
 from .pickle_machine import Machine
 from .pickle_stream import PickleStream
@@ -22,17 +23,40 @@ _BEHIND = b"}ehj(]tl."
 """What may follow an entry without touching it: another value, or the end of the list."""
 
 
+_EMPTY_DICT = 0x7D
+_PART = 1 << 18
+"""Bytes looked through at once."""
+
+
 class Scratch:
-    """Two masks as long as a window, used again and again: fresh memory costs more than what is done with it."""
+    """Two masks, used again and again: fresh memory costs more than what is done with it."""
 
     def __init__(self) -> None:
-        self._masks = np.empty((2, 0), np.bool_)
+        self._masks = np.empty((2, _PART), np.bool_)
 
-    def masks(self, n: int) -> tuple[B1, B1]:
-        """Two masks of this length, holding anything."""
-        if self._masks.shape[1] < n:
-            self._masks = np.empty((2, n), np.bool_)
-        return self._masks[0, :n], self._masks[1, :n]
+    def pairs(self, data: bytes, at: int, end: int, seconds: list[int]) -> list[I64]:
+        """Places of EMPTY_DICT between two bytes of a window, for each instruction that may stand behind it."""
+        found: list[list[I64]] = [[] for _ in seconds]
+        both = np.frombuffer(data, np.uint8)
+        for first in range(at, end, _PART):
+            n = min(_PART, end - first)
+            dicts, here = self._masks[0, :n], self._masks[1, :n]
+            np.equal(both[first : first + n], _EMPTY_DICT, out=dicts)
+            for second, places in zip(seconds, found):
+                np.equal(both[first + 1 : first + n + 1], second, out=here)
+                np.logical_and(dicts, here, out=here)
+                places.append(self._places(n) + first)
+        return [np.concatenate(places) for places in found]
+
+    def _places(self, n: int) -> I64:
+        """Where the second mask of this length holds: most words of 8 places have none."""
+        words = self._masks[1, : -(-n // 8) * 8]
+        words[n:] = False
+        words = words.view(np.uint64)
+        found = np.flatnonzero(words != 0)
+        inside = np.flatnonzero(words[found].view(np.bool_))
+        out: I64 = (found[inside >> 3] << 3) + (inside & 7)
+        return out
 
 
 class Window:
@@ -154,9 +178,10 @@ class Window:
 
     def _check_cuts(self, stream: PickleStream, end: int) -> None:
         """Frames end between instructions."""
+        cuts = []
         while stream.cuts and stream.cuts[0] < self.base + end:
-            cut = stream.cuts.popleft() - self.base
-            row = int(self.starts.searchsorted(cut, "right")) - 1
+            cuts.append(stream.cuts.popleft() - self.base)
+        for cut, row in zip(cuts, (self.starts.searchsorted(cuts, "right") - 1).tolist() if cuts else ()):
             if row < 0 or not boundary(self.data, int(self.starts[row]), cut):
                 raise errors.damaged(stream.file_offset(self.base + cut), "a frame ends inside an entry")
 
@@ -172,13 +197,9 @@ def _candidates(
     found: list[I64] = []
     which: list[NDArray[np.int8]] = []
     if openings and end > at:
-        pairs = np.frombuffer(data, np.uint8)[at : end + 1]
         words: NDArray[np.uint64] = np.ndarray((len(data) - 8,), "<u8", data, 0, (1,))
-        dicts, both = scratch.masks(end - at)
-        np.equal(pairs[:-1], 0x7D, out=dicts)
-        for second, gap in sorted({pair for op, _ in openings for pair in _GAPS[op]}):
-            np.equal(pairs[1:], second, out=both)
-            places = np.flatnonzero(np.logical_and(dicts, both, out=both)) + at
+        gaps = sorted({pair for op, _ in openings for pair in _GAPS[op]})
+        for (second, gap), places in zip(gaps, scratch.pairs(data, at, end, [second for second, _ in gaps])):
             here = words[places + gap]
             for number, (op, key) in enumerate(openings):
                 begins = _begins(here, b"(" + key) if (second, gap) in _GAPS[op] else np.zeros(0, np.bool_)

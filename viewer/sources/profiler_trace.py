@@ -29,13 +29,16 @@ _NO_STATE = Problem(
 )  # fmt: skip
 
 Key = tuple[Any, Any]
+"""Process and thread, as the trace calls them; None for what is neither a number nor a text."""
+Memory = tuple[float, int, int, int, int]
+"""(time in us, device type, device number, bytes, address)"""
 
 
 class Trace:
     """Collects the entries of one trace that matter here."""
 
     def __init__(self) -> None:
-        self.memory: list[tuple[float, Key, dict[str, Any]]] = []
+        self.memory: list[tuple[Key, Memory]] = []
         self._spans: dict[Key, list[tuple[float, float, str, str]]] = {}
         self._annotations: list[tuple[float, str]] = []
 
@@ -44,9 +47,9 @@ class Trace:
         if type(entry) is not dict:
             raise ValueError("an event is not a record")
         kind, name, time = entry.get("cat"), entry.get("name"), entry.get("ts")
-        thread = (entry.get("pid"), entry.get("tid"))
+        thread = (_plain(entry.get("pid")), _plain(entry.get("tid")))
         if name == "[memory]" and type(entry.get("args")) is dict:
-            self.memory.append((_number(time), thread, entry["args"]))
+            self.memory.append((thread, _memory(_number(time), entry["args"])))
         elif kind in _SPANS and entry.get("ph") == "X" and type(name) is str:
             duration = _number(entry.get("dur", 0))
             self._spans.setdefault(thread, []).append((_number(time), duration, str(kind), name))
@@ -58,26 +61,20 @@ class Trace:
         base = about.get("baseTimeNanoseconds", 0)
         base = base if type(base) is int and 0 <= base < 1 << 62 else 0
         made = TracedMemory()
-        by_thread: dict[Key, list[tuple[float, dict[str, Any]]]] = {}
-        for time, thread, args in self.memory:
-            by_thread.setdefault(thread, []).append((time, args))
+        by_thread: dict[Key, list[Memory]] = {}
+        for thread, event in self.memory:
+            by_thread.setdefault(thread, []).append(event)
         for thread, events in by_thread.items():
             self._thread(made, thread, events, base)
         marks = [(_nanoseconds(time, base), name) for time, name in self._annotations]
         return made.recording([_NO_STATE], marks)
 
-    def _thread(self, made: TracedMemory, thread: Key, events: list[tuple[float, dict[str, Any]]], base: int) -> None:
+    def _thread(self, made: TracedMemory, thread: Key, events: list[Memory], base: int) -> None:
         number = thread[1] if type(thread[1]) is int and 0 <= thread[1] < 1 << 62 else NONE
         walk = _Stacks(made.stacks, self._spans.get(thread, []))
-        for time, args in sorted(events, key=lambda event: event[0]):
-            kind, ordinal = args.get("Device Type", 0), args.get("Device Id", 0)
-            if type(kind) is not int or type(ordinal) is not int or ordinal >= 1 << 20:
-                raise ValueError("a memory event has an impossible device")
+        for time, kind, ordinal, size, address in sorted(events, key=lambda event: event[0]):
             name = _DEVICES.get(kind, f"device type {kind}")
-            device = made.device(name if name == "cpu" else f"{name}:{max(ordinal, 0)}", max(ordinal, 0))
-            size, address = args.get("Bytes"), args.get("Addr", 0)
-            if type(size) is not int or type(address) is not int:
-                raise ValueError("a memory event has no size or no address")
+            device = made.device(name if name == "cpu" else f"{name}:{ordinal}", ordinal)
             if size:
                 made.event(_nanoseconds(time, base), size, address, device, stack=walk.at(time), thread=number)
 
@@ -114,6 +111,20 @@ class _Stacks:
         return self._stacks.frame(
             found["name"], short_path(found["file"], _NO_PROJECT), min(int(found["line"]), 2**31 - 1)
         )
+
+
+def _memory(time: float, args: dict[str, Any]) -> Memory:
+    kind, ordinal = args.get("Device Type", 0), args.get("Device Id", 0)
+    if type(kind) is not int or type(ordinal) is not int or ordinal >= 1 << 20 or not 0 <= kind < 1 << 8:
+        raise ValueError("a memory event has an impossible device")
+    size, address = args.get("Bytes"), args.get("Addr", 0)
+    if type(size) is not int or type(address) is not int:
+        raise ValueError("a memory event has no size or no address")
+    return time, kind, max(ordinal, 0), size, address
+
+
+def _plain(value: Any) -> int | str | None:
+    return value if type(value) in (int, str) else None
 
 
 def _number(value: Any) -> float:

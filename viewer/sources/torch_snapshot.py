@@ -7,12 +7,15 @@ import gc
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from memstrata.capture.format.checks import check_recording
 from memstrata.capture.format.interning import StackTable, StringTable
 from memstrata.capture.format.problems import FormatError
 from memstrata.capture.format.recording import Meta, Recording, build
 from memstrata.capture.format.torch_records import ENTRY_FIELDS, is_snapshot, read_snapshot
 
+from . import pickle_whole
 from .pickle_errors import PickleProblem, plain
 from .pickle_machine import Machine
 from .pickle_records import RecordReader
@@ -22,20 +25,42 @@ from .progress import Progress
 _CHECKPOINT_MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 """The first value of what torch.save wrote before it wrote zip files."""
 
+MANY = 96 << 10
+"""Bytes from which on looking for stretches of equal entries saves more than it costs."""
+
+_LARGE = 16 << 20
+_LARGEST_KEPT = (32 << 20) - (1 << 16)
+"""A little less than the most that glibc keeps for later instead of giving it back to the system."""
+
 _DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
-def read(file: BinaryIO, size: int, name: str, progress: Progress | None = None, window: int = WINDOW) -> Recording:
+def read(
+    file: BinaryIO,
+    size: int,
+    name: str,
+    progress: Progress | None = None,
+    window: int = WINDOW,
+    many: int = MANY,
+    whole: int = pickle_whole.MOST,
+) -> Recording:
     """The recording in an open snapshot file of `size` bytes; `name` is used in sentences.
 
-    Raises FormatError, or `Cancelled`. `window` is how many bytes are read at a time.
+    Raises FormatError, or `Cancelled`. `window` is how many bytes are read at a time; in a file of `many` bytes or more
+    equal entries are read together; one of `whole` bytes or less is read at once if it is an ordinary one.
     """
     if file.read(16)[2:].startswith(_CHECKPOINT_MAGIC):
         raise FormatError(f"{name} is a torch checkpoint, not a memory snapshot.")
     file.seek(0)
     progress = progress or Progress()
+    if size >= _LARGE:
+        np.empty(_LARGEST_KEPT, np.uint8)  # once one such went, glibc keeps what is freed: a tenth less time
     with _no_cycle_collection():
-        snapshot = _value(file, size, name, progress, window)
+        ordinary = _at_once(file, size, progress) if size <= whole else None
+        if ordinary is not None:
+            return ordinary
+        stream = PickleStream(file, size, progress, window)
+        snapshot = _value(stream, size, name, RecordReader(ENTRY_FIELDS) if size >= many else None)
         if not is_snapshot(snapshot):
             raise FormatError(f"{name} is a pickle, but not a torch memory snapshot: it has no list of segments.")
         progress("Building tables", 0.0)
@@ -45,10 +70,20 @@ def read(file: BinaryIO, size: int, name: str, progress: Progress | None = None,
             raise FormatError(f"{name} cannot be read as a memory snapshot: {cause(error)}.") from error
 
 
-def _value(file: BinaryIO, size: int, name: str, progress: Progress, window: int) -> Any:
-    stream = PickleStream(file, size, progress, window)
+def _at_once(file: BinaryIO, size: int, progress: Progress) -> Recording | None:
+    """The recording in a small and ordinary file; None for any other, whose sentence is found by reading it again."""
+    progress("Reading", 0.0)
+    snapshot = pickle_whole.value(file.read(size + 1))
+    if snapshot is not None and is_snapshot(snapshot):
+        with contextlib.suppress(FormatError, MemoryError, *_DAMAGE):
+            return _recording(snapshot, size, progress)
+    file.seek(0)
+    return None
+
+
+def _value(stream: PickleStream, size: int, name: str, reader: RecordReader | None) -> Any:
     try:
-        return Machine(stream, size, RecordReader(ENTRY_FIELDS)).run()
+        return Machine(stream, size, reader).run()
     except PickleProblem as problem:
         raise FormatError(f"{name} {problem}") from problem
 
