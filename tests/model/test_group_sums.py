@@ -11,7 +11,7 @@ from memstrata.viewer.charts.sampling import peak_columns
 from memstrata.viewer.model import curves
 from memstrata.viewer.model.axes import by_event
 from memstrata.viewer.model.bands import bands_of
-from memstrata.viewer.model.curves import at_positions, group_sums, live_bytes
+from memstrata.viewer.model.curves import at_positions, changes_of, group_sums, highest, live_bytes
 from memstrata.viewer.model.ordering import ascending, descending
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file
@@ -36,7 +36,7 @@ def test_any_grouping_at_any_position(what: Moves, groups: int, every: int) -> N
                 slow[labels[row], position] += size
     shuffled = np.random.default_rng(len(what)).permutation(len(what) + 1)
     assert np.array_equal(sums.at(shuffled), slow[:, shuffled])
-    assert sums.highest.tolist() == slow.max(axis=1).tolist()
+    assert highest(run.changes, labels, groups).tolist() == slow.max(axis=1).tolist()
 
 
 @given(moves, st.integers(1, 12), st.integers(0, 59), st.integers(2, 61))
@@ -54,20 +54,39 @@ def test_no_zoom_loses_a_peak_of_the_whole_nor_its_parts(what: Moves, width: int
         assert parts[:, column].sum() == heights[position]
 
 
+@given(moves, st.integers(1, 4), st.integers(0, 60), st.integers(0, 60), st.integers(1, 20))
+def test_columns_of_any_group_keep_its_own_peaks_and_dips(what: Moves, groups: int, a: int, b: int, n: int) -> None:
+    """The curve of each group of any grouping, against the heights of the piles."""
+    run = run_of(what)
+    labels = np.arange(len(run.allocations)) % groups
+    exact = group_sums(run.allocations, labels, groups).at(np.arange(run.n_events + 1))
+    first, last = min(a, b), min(max(a, b), run.n_events)
+    for group in range(groups):
+        heights = [sum(size for row, size in pile if labels[row] == group) for pile in piles(what)][first : last + 1]
+        cut = curves.columns(exact[group], first, last, n)
+        if heights:
+            assert (cut.max.max(), cut.min.min()) == (max(heights), min(heights))
+            ends = [*cut.start.tolist()[1:], first + len(heights)]
+            for begin, end, low, high in zip(cut.start.tolist(), ends, cut.min.tolist(), cut.max.tolist()):
+                part = heights[begin - first : end - first]
+                assert (low, high) == (min(part), max(part))
+
+
 def test_a_hundred_thousand_allocations_in_more_groups_than_fit_between_two_kept_sums() -> None:
     allocations = many(100_000)
     labels = np.random.default_rng(1).integers(0, 300, len(allocations))
     positions = np.linspace(0, 200_001, 333).astype(np.int64)
     sums = group_sums(allocations, labels, 300)
     assert np.array_equal(sums.at(positions), at_positions(allocations, labels, 300, positions))
-    assert sums.kept.nbytes <= sums.change.nbytes + 2 * 300 * 8
+    assert sums.kept.nbytes <= sums.changes.bytes.nbytes + 2 * 300 * 8
     whole = live_bytes(allocations, 200_000, labels == 7)
-    assert sums.highest[7] == whole.max()
+    assert highest(changes_of(allocations), labels, 300)[7] == whole.max()
 
 
 def test_no_allocation_has_no_bytes() -> None:
-    sums = group_sums(many(0), np.empty(0, np.int64), 2)
-    assert sums.at(np.array([0, 5])).tolist() == [[0, 0], [0, 0]] and sums.highest.tolist() == [0, 0]
+    nobody = np.empty(0, np.int64)
+    assert group_sums(many(0), nobody, 2).at(np.array([0, 5])).tolist() == [[0, 0], [0, 0]]
+    assert highest(changes_of(many(0)), nobody, 2).tolist() == [0, 0]
 
 
 def test_bands_of_every_grouping_of_a_sample_add_up_to_its_curve(samples) -> None:

@@ -36,7 +36,7 @@ def test_what_is_available_follows_from_the_file() -> None:
     step.saved(512, 8, 260)
     step.known(StorageKind.input, 1024, 8, start=260)
     assert step.run().capabilities == {
-        "time", "timeline", "reserved", "layers", "spans", "saved_tensors", "stacks", "known_storages"
+        "time", "timeline", "reserved", "layers", "spans", "saved_tensors", "stacks", "known_storages", "pools"
     }  # fmt: skip
 
 

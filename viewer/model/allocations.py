@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memstrata.capture.format.schema import B1, I32, I64, NONE
+
+from .ordering import ascending
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +54,34 @@ _DEFAULTS: dict[str, Any] = {"stack": NONE, "free_stack": NONE, "stream": 0, "th
 
 
 def rows(count: int, **columns: Any) -> Allocations:
-    """`count` allocations from the columns at hand; single values are repeated, missing ones are unknown."""
+    """`count` allocations from the columns at hand; single values are repeated, missing ones are unknown. Columns are
+    kept, not copied, where they are of the right type."""
     values = {**_DEFAULTS, **columns}
     made = {}
     for f in dataclasses.fields(Allocations):
-        made[f.name] = np.array(np.broadcast_to(values[f.name], count), _DTYPES.get(f.name, np.int64))
+        made[f.name] = np.broadcast_to(np.asarray(values[f.name], _DTYPES.get(f.name, np.int64)), count)
     return Allocations(**made)
 
 
 def joined(parts: list[Allocations]) -> Allocations:
     """All rows of all parts: what was there before first, then by start."""
     fields = dataclasses.fields(Allocations)
-    whole = Allocations(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields})
-    return whole.take(np.lexsort((whole.start, ~whole.before)))
+    whole = Allocations(**{f.name: _together([getattr(p, f.name) for p in parts]) for f in fields})
+    key = whole.start + ~whole.before  # before or not, nothing starts ahead of the first event but what was there
+    return whole if (key[1:] >= key[:-1]).all() else whole.take(ascending(key))
+
+
+def _together(columns: list[NDArray[Any]]) -> NDArray[Any]:
+    """One column after the other. A value that all rows share is kept once."""
+    count = sum(len(column) for column in columns)
+    value = next((column[0] for column in columns if len(column)), None)
+    if value is not None and all((column == value).all() for column in columns):
+        return np.broadcast_to(value, count)
+    return np.concatenate(columns)
+
+
+def picked(column: NDArray[Any], rows: I64) -> NDArray[Any]:
+    """`column[rows]`. A value that all rows share is kept once."""
+    if len(column) and (column == column[0]).all():
+        return np.broadcast_to(column[0], len(rows))
+    return column[rows]

@@ -12,8 +12,10 @@ and marked so; a recording is never inferred.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import B1, I32, I64, NONE, U8, Category, Fate, Phase, StorageKind
@@ -197,6 +199,8 @@ def _places(facts: Facts, known: I32, packer: I32, ran: Running) -> tuple[I32, I
     """(module, layer) of each allocation: as the known storage says, else the saved tensor, else what ran at birth."""
     running_then = _born(facts.allocations, ran.module, NONE)
     around = _born(facts.allocations, ran.layer, NONE)
+    if not len(facts.recording.known_storages) and not len(facts.recording.saved_tensors):
+        return running_then.astype(np.int32), around.astype(np.int32)
     holder = _column(facts.recording.known_storages.module, known)
     cached = _column(facts.recording.known_storages.kind.astype(np.int32), known) == StorageKind.selective_cache
     held = (known != NONE) & ~(cached & (holder == NONE))  # where nobody says, it was packed or born there
@@ -211,10 +215,11 @@ def _column(values: I32, rows: I32) -> I32:
     return np.append(values, np.int32(NONE))[rows]
 
 
-def _born(allocations: Allocations, of_event: I32 | U8, before: int) -> I64:
+def _born(allocations: Allocations, of_event: NDArray[Any], before: int) -> NDArray[Any]:
     """The value of the event that made each allocation; `before` for those without one."""
-    event = allocations.start - 1
-    made = ~allocations.before & (event >= 0)
-    out = np.full(len(allocations), before, np.int64)
-    out[made] = of_event[event[made]]
-    return out
+    value = of_event.dtype.type(before)
+    if not any(of_event.strides):  # one value for all: nobody recorded what ran
+        of_event = of_event[:1]
+        if len(of_event) and of_event[0] == value:
+            return np.full(len(allocations), value)
+    return np.append(of_event, value)[allocations.start - 1]

@@ -8,7 +8,7 @@ import numpy as np
 
 from memstrata.capture.format.schema import I64
 
-from .curves import GroupSums, group_sums
+from .curves import GroupSums, group_sums, highest, highest_of
 from .grouping import ColourRule, Grouping
 from .query import AllocationQuery
 from .run import Run
@@ -35,6 +35,19 @@ class Bands:
         """Exact bytes of each group; shape [groups, positions]."""
         return self.sums.at(positions)
 
+    def bytes_of(self, query: AllocationQuery) -> I64:
+        """Bytes of the allocations that a query selects, for each group."""
+        rows = np.flatnonzero(query.mask(self.run))
+        out = np.zeros(len(self), np.int64)
+        np.add.at(out, self.grouping.labels[rows], self.run.allocations.bytes[rows])
+        return out
+
+    def matching_at(self, position: int, filter: str) -> I64:
+        """Bytes of each group at a position, of what matches the words of a filter; of all without any."""
+        if filter:
+            return self.bytes_of(AllocationQuery(position=position, filter=filter))
+        return self.bytes_at(np.array([position], np.int64))[:, 0]
+
     def query(self, group: int) -> AllocationQuery | None:
         """The allocations of a group; None for "other"."""
         label = self.labels[group]
@@ -54,15 +67,14 @@ def bands_of(run: Run, key: str) -> Bands:
 
 def _bands(run: Run, key: str) -> Bands:
     full = run.grouping(key)
-    sums = _sums(run, full)
-    highest = sums.highest
+    most = highest(run.changes, full.labels, len(full))
     if full.colour is not ColourRule.DISTINCT or len(full) <= MOST_DISTINCT:
-        return Bands(run, full, tuple(range(len(full))), highest, sums)
-    kept = np.sort(np.argsort(-highest, kind="stable")[:MOST_DISTINCT])
-    reduced = full.largest(highest, MOST_DISTINCT)
-    sums = _sums(run, reduced)
-    return Bands(run, reduced, (*kept.tolist(), -1), sums.highest, sums)
+        return Bands(run, full, tuple(range(len(full))), most, _sums(run, full))
+    kept = np.sort(np.argsort(-most, kind="stable")[:MOST_DISTINCT])
+    reduced = full.largest(most, MOST_DISTINCT)
+    rest = highest_of(run.changes, reduced.labels == len(kept))
+    return Bands(run, reduced, (*kept.tolist(), -1), np.append(most[kept], rest), _sums(run, reduced))
 
 
 def _sums(run: Run, grouping: Grouping) -> GroupSums:
-    return group_sums(run.allocations, grouping.labels, len(grouping))
+    return group_sums(run.allocations, grouping.labels, len(grouping), run.changes)

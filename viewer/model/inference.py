@@ -22,7 +22,7 @@ from memstrata.capture.format.schema import B1, I32, I64, NONE, U8, Category, Ph
 from .allocations import Allocations
 from .events import DeviceEvents
 from .inference_frames import StackEvidence, stack_evidence
-from .inference_phases import Interval, Phases, annotated, edges, is_step, phases_of
+from .inference_phases import Interval, Phases, annotated, edges, is_step, numbered, phases_of
 
 
 class Why(IntEnum):
@@ -81,10 +81,13 @@ def infer(recording: Recording, events: DeviceEvents, allocations: Allocations) 
     phases = phases_of(recording, events, said, intervals)
     lives = _lives(phases, allocations, len(events))
     category = _categories(said, phases, allocations, lives)
-    alike = _replaced(allocations, lives, category)
-    category[alike] = Category.unattributed
     why = _why(phases, allocations, lives)
-    why[alike] = Why.replaced
+    if (category == Category.gradient).any():
+        sizes = _gradients_by_size(allocations, lives, category)
+        category[_parameters(sizes, phases, allocations, lives, category)] = Category.parameter
+        alike = _replaced(sizes, lives, category)
+        category[alike] = Category.unattributed
+        why[alike] = Why.replaced
     why[category != Category.unattributed] = Why.told
     return Inferred(phases, category, why, _steps(phases, intervals))
 
@@ -109,7 +112,7 @@ def _lives(phases: Phases, allocations: Allocations, n: int) -> _Lives:
     freed = np.where(allocations.end > n, NONE, allocations.end - 1)
     phase = np.append(phases.phase, np.uint8(Phase.other))
     passes = np.append(phases.passes, np.int32(NONE))
-    run = np.append(np.cumsum(np.append(0, np.diff(phases.phase.astype(np.int16)) != 0))[:n], NONE)
+    run = np.append(numbered(phases.phase), np.int32(NONE))
     born_in, died_in = passes[made], passes[freed]
     whole = np.append(phases.whole, False)[born_in]
     return _Lives(
@@ -136,7 +139,6 @@ def _categories(said: StackEvidence, phases: Phases, allocations: Allocations, l
     out[_states(said, phases, allocations, lives)] = Category.optimizer_state
     out[said.zeroes_gradients[allocations.free_stack] & (born != Phase.forward)] = Category.gradient
     out[said.uncasts[allocations.free_stack]] = Category.autocast_cache
-    out[_parameters(phases, allocations, lives, out)] = Category.parameter
     return out
 
 
@@ -161,45 +163,53 @@ def _states(said: StackEvidence, phases: Phases, allocations: Allocations, lives
     return found
 
 
-def _parameters(phases: Phases, allocations: Allocations, lives: _Lives, category: U8) -> B1:
+@dataclass(frozen=True, eq=False)
+class _Sizes:
+    """The allocations by size."""
+
+    number: I64
+    """For each allocation the number of its size."""
+    gradients: I64
+    """For each size, the most gradients of it that one backward pass made."""
+
+    def of_a_pass(self) -> I64:
+        """For each allocation, the most gradients of its size that one backward pass made."""
+        return self.gradients[self.number]
+
+    def count(self, mask: B1) -> I64:
+        """For each allocation, how many of its size are in the mask."""
+        return np.bincount(self.number[mask], minlength=len(self.gradients))[self.number]
+
+
+def _gradients_by_size(allocations: Allocations, lives: _Lives, category: U8) -> _Sizes:
+    sizes, number = np.unique(allocations.bytes, return_inverse=True)
+    mine = np.flatnonzero(category == Category.gradient)
+    passes = int(lives.born_in.max(initial=0)) + 2
+    made, count = np.unique(number[mine] * passes + lives.born_in[mine] + 1, return_counts=True)
+    most = np.zeros(len(sizes), np.int64)
+    np.maximum.at(most, made // passes, count)
+    return _Sizes(number, most)
+
+
+def _parameters(sizes: _Sizes, phases: Phases, allocations: Allocations, lives: _Lives, category: U8) -> B1:
     """There before the first forward pass, never freed, and no more of one size than one backward pass has gradients
     of that size. Where the baseline holds optimizer state too there are more, and nothing tells them apart."""
     forward = np.flatnonzero(phases.phase == Phase.forward)
     first = int(forward[0]) if len(forward) else 0
     early = allocations.before | ((lives.born == Phase.other) & (allocations.start <= first))
     there = early & lives.never_freed & (category == Category.unattributed)
-    held = _count(there, allocations)
-    most = _gradients_of_a_pass(allocations, lives, category)
-    matched: B1 = there & (held <= most) & (most > 0)
+    most = sizes.of_a_pass()
+    matched: B1 = there & (sizes.count(there) <= most) & (most > 0)
     return matched
 
 
-def _replaced(allocations: Allocations, lives: _Lives, category: U8) -> B1:
+def _replaced(sizes: _Sizes, lives: _Lives, category: U8) -> B1:
     """Optimizer state of sizes of which there are too few other allocations to be the parameters: an optimizer that
     makes parameters anew holds them among what it leaves behind."""
     states = category == Category.optimizer_state
     others = ~states & (lives.born != Phase.optimizer) & lives.never_freed & (category != Category.gradient)
-    alike: B1 = states & (_count(others, allocations) < _gradients_of_a_pass(allocations, lives, category))
+    alike: B1 = states & (sizes.count(others) < sizes.of_a_pass())
     return alike
-
-
-def _gradients_of_a_pass(allocations: Allocations, lives: _Lives, category: U8) -> I64:
-    """For each allocation, the most gradients of its size that one backward pass made."""
-    rows = np.flatnonzero(category == Category.gradient)
-    pairs = np.stack([allocations.bytes[rows], lives.born_in[rows].astype(np.int64)])
-    made, count = np.unique(pairs, axis=1, return_counts=True)
-    sizes = np.unique(allocations.bytes)
-    most = np.zeros(len(sizes), np.int64)
-    np.maximum.at(most, np.searchsorted(sizes, made[0]), count)
-    found: I64 = most[np.searchsorted(sizes, allocations.bytes)]
-    return found
-
-
-def _count(mask: B1, allocations: Allocations) -> I64:
-    """For each allocation, how many of its size are in the mask."""
-    sizes, size_of = np.unique(allocations.bytes, return_inverse=True)
-    found: I64 = np.bincount(size_of[mask], minlength=len(sizes))[size_of]
-    return found
 
 
 def _why(phases: Phases, allocations: Allocations, lives: _Lives) -> U8:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memstrata.capture.format.recording import Recording
-from memstrata.capture.format.schema import B1, I32, NONE, Phase
+from memstrata.capture.format.schema import B1, I32, NONE, U8, Phase
 
 from . import stacks
 
@@ -47,7 +47,7 @@ _NOTHING, _OPTIMIZER, _ZERO_GRAD, _CLOSURE, _RECOMPUTED, _BACKWARD_CALL, _MODULE
 class StackEvidence:
     """One value for each stack, and a last one for "no stack"."""
 
-    phase: I32
+    phase: U8
     """Number of a Phase (`other` is zero_grad), or UNKNOWN."""
     zeroes_gradients: B1
     """Under zero_grad."""
@@ -61,7 +61,7 @@ def stack_evidence(recording: Recording) -> StackEvidence:
     """What each stack of a recording says."""
     if not len(recording.stacks):
         none = np.zeros(1, np.bool_)
-        return StackEvidence(np.array([UNKNOWN], np.int32), none, none, none)
+        return StackEvidence(np.array([UNKNOWN], np.uint8), none, none, none)
     parent = recording.stacks.parent
     meaning = _meanings(recording)[recording.stacks.frame]
     context = stacks.nearest(parent, (meaning >= _OPTIMIZER) & (meaning <= _BACKWARD_CALL))
@@ -77,7 +77,7 @@ def stack_evidence(recording: Recording) -> StackEvidence:
         phase = np.where(what == each, meant, phase)
     uncasts = stacks.nearest(parent, meaning == _UNCAST) != NONE
     return StackEvidence(
-        phase=np.append(phase, UNKNOWN).astype(np.int32),
+        phase=np.append(phase, UNKNOWN).astype(np.uint8),
         zeroes_gradients=np.append(what == _ZERO_GRAD, False),
         uncasts=np.append(uncasts, False),
         calls_backward=np.append((what == _BACKWARD_CALL) & ~engine, False),

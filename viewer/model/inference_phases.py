@@ -48,22 +48,19 @@ class Phases:
     @property
     def training(self) -> bool:
         """Whether a backward pass or an optimizer step is seen."""
-        return bool(np.isin(self.phase, _TRAINING).any())
+        return any(bool((self.phase == each).any()) for each in _TRAINING)
 
 
 def phases_of(
     recording: Recording, events: DeviceEvents, said: StackEvidence, intervals: tuple[Interval, ...]
 ) -> Phases:
     """The phases of the events of one device."""
-    found = said.phase[events.stack].copy()
+    found = said.phase[events.stack]
     named = _named_by(intervals, len(events))
     found = np.where(found == UNKNOWN, named, found)
-    evident = found != UNKNOWN
-    if np.isin(found, _TRAINING).any():
-        found = _continued(events, found)
-    phase = np.where(found == UNKNOWN, int(Phase.other), found).astype(np.uint8)
-    passes = _passes(phase)
-    return Phases(phase, evident, passes, _whole(events, said, phase, passes, intervals))
+    phase = _continued(events, found)
+    passes = numbered(np.where(phase == Phase.recompute, np.uint8(Phase.backward), phase))
+    return Phases(phase, found != UNKNOWN, passes, _whole(events, said, phase, passes, intervals))
 
 
 def annotated(recording: Recording, events: DeviceEvents) -> tuple[Interval, ...]:
@@ -111,49 +108,60 @@ def _phase(name: str) -> int:
     return Phase[word[1].lower()] if word else UNKNOWN
 
 
-def _named_by(intervals: tuple[Interval, ...], n_events: int) -> I32:
+def _named_by(intervals: tuple[Interval, ...], n_events: int) -> U8:
     """The phase that the innermost annotation around each event names."""
-    out = np.full(n_events, UNKNOWN, np.int32)
+    out = np.full(n_events, UNKNOWN, np.uint8)
     for each in intervals:
         if (phase := _phase(each.name)) != UNKNOWN:
             out[each.first : each.last] = phase
     return out
 
 
-def _continued(events: DeviceEvents, found: I32) -> I32:
+def _continued(events: DeviceEvents, found: U8) -> U8:
     """What lies between two events of one phase belongs to it, what the program does between forward and backward is
-    the loss, and what has no stack beside a backward pass is the engine at work: its threads have no Python."""
+    the loss, and what has no stack beside a backward pass is the engine at work: its threads have no Python. The rest
+    is `other`.
+
+    Neighbours that are alike are one run of events; there are far fewer runs than events.
+    """
+    if not len(found):
+        return found
+    without = _without_python(events)
+    cuts = edges(found | (without.view(np.uint8) << 4))
+    runs = found[cuts[:-1]]
+    if np.isin(runs, _TRAINING).any():
+        runs = _continued_runs(runs, without[cuts[:-1]])
+    runs = np.where(runs == UNKNOWN, np.uint8(Phase.other), runs)
+    return np.repeat(runs, np.diff(cuts))
+
+
+def _continued_runs(found: U8, without: B1) -> U8:
     known = (found != UNKNOWN) & (found != Phase.other)
     before, after = _neighbour(found, known), _neighbour(found[::-1], known[::-1])[::-1]
-    before = np.where(before == Phase.recompute, Phase.backward, before)
-    after = np.where(after == Phase.recompute, Phase.backward, after)
-    out = np.where((before == after) | ((before == Phase.forward) & (after == Phase.backward)), before, UNKNOWN)
+    before = np.where(before == Phase.recompute, np.uint8(Phase.backward), before)
+    after = np.where(after == Phase.recompute, np.uint8(Phase.backward), after)
+    within = (before == after) | ((before == Phase.forward) & (after == Phase.backward))
+    out = np.where(within, before, np.uint8(UNKNOWN))
     engine = (before == Phase.backward) | (after == Phase.backward)
     engine |= (before == Phase.forward) & (after == Phase.optimizer)
-    out = np.where(_without_python(events) & engine, Phase.backward, out)
-    return np.where(found == UNKNOWN, out, found).astype(np.int32)
+    out = np.where(without & engine, np.uint8(Phase.backward), out)
+    return np.where(found == UNKNOWN, out, found)
 
 
-def _neighbour(found: I32, known: B1) -> I32:
-    """The phase of the last known event before each; UNKNOWN if there is none."""
-    last = np.maximum.accumulate(np.where(known, np.arange(len(found)), NONE)) if len(found) else np.empty(0, np.int64)
-    return np.append(found, np.int32(UNKNOWN))[last]
+def _neighbour(found: U8, known: B1) -> U8:
+    """The phase of the last known run before each; UNKNOWN if there is none."""
+    last = np.maximum.accumulate(np.where(known, np.arange(len(found)), NONE))
+    return np.append(found, np.uint8(UNKNOWN))[last]
 
 
 def _without_python(events: DeviceEvents) -> B1:
     """Events without a stack, in a trace that has stacks of the same kind of event elsewhere."""
-    none = events.stack == NONE
+    none: B1 = events.stack == NONE
     freed = events.action != Action.alloc
     for kind in (freed, ~freed):
-        if none[kind].all():  # stacks of these were not recorded at all: that one has none says nothing
+        if not (kind & ~none).any():  # stacks of these were not recorded at all: that one has none says nothing
             none = none & ~kind
-    found: B1 = none
-    return found
-
-
-def _passes(phase: U8) -> I32:
-    group = np.where(phase == Phase.recompute, np.uint8(Phase.backward), phase)
-    return np.cumsum(np.append(0, np.diff(group.astype(np.int16)) != 0)[: len(phase)]).astype(np.int32)
+    return none
 
 
 def _whole(events: DeviceEvents, said: StackEvidence, phase: U8, passes: I32, intervals: tuple[Interval, ...]) -> B1:
@@ -173,5 +181,11 @@ def _whole(events: DeviceEvents, said: StackEvidence, phase: U8, passes: I32, in
 
 def edges(labels: I32 | U8) -> I64:
     """Where runs of equal labels begin, and the length of the whole."""
-    changes = np.flatnonzero(np.diff(labels.astype(np.int64))) + 1
+    changes = np.flatnonzero(labels[1:] != labels[:-1]) + 1
     return np.concatenate([[0], changes, [len(labels)]]).astype(np.int64) if len(labels) else np.zeros(1, np.int64)
+
+
+def numbered(labels: U8) -> I32:
+    """For each label the number of the run of equal ones that it is in."""
+    cuts = edges(labels)
+    return np.repeat(np.arange(len(cuts) - 1, dtype=np.int32), np.diff(cuts))

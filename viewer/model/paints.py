@@ -30,12 +30,14 @@ def phase_paint(phase: Phase | int, dark: bool) -> Paint:
 
 
 def group_paints(grouping: Grouping, dark: bool) -> list[Paint]:
-    """One paint for each group."""
+    """One paint for each group; of several that are grey, all but the first are hatched."""
     if grouping.colour is ColourRule.CATEGORY:
         return [category_paint(label, dark) for label in range(len(grouping))]
-    neutral = Paint(palette.neutral(dark))
+    greys = {
+        n: Paint(palette.neutral(dark), "dots" if place else "") for place, n in enumerate(sorted(grouping.neutral))
+    }
     if grouping.colour is ColourRule.PHASE:
-        return [neutral if n in grouping.neutral else phase_paint(n, dark) for n in range(len(grouping))]
+        return [greys.get(n) or phase_paint(n, dark) for n in range(len(grouping))]
     count = len(grouping) - len(grouping.neutral)
     colours = iter((palette.ramp if grouping.colour is ColourRule.RAMP else palette.cycle)(count, dark))
-    return [neutral if n in grouping.neutral else Paint(next(colours)) for n in range(len(grouping))]
+    return [greys.get(n) or Paint(next(colours)) for n in range(len(grouping))]

@@ -23,10 +23,11 @@ class Peaks:
         self._bits = max(len(curve) - 1, 1).bit_length()
         self._fits = len(curve) > 0 and int(curve.min()) >= 0 and int(curve.max()).bit_length() + self._bits <= 62
         if self._fits:
-            order = np.arange(len(curve), 0, -1, dtype=np.int64) - 1  # the first position is the largest
-            numbers = (curve << self._bits) | order
-            blocks = np.maximum.reduceat(numbers, np.arange(0, len(numbers), _BLOCK))
-            self._numbers, self._blocks = np.append(numbers, -1), np.append(blocks, -1)
+            self._numbers = np.append(curve, -1)
+            numbers = self._numbers[:-1]
+            numbers <<= self._bits
+            numbers |= np.arange(len(curve) - 1, -1, -1)  # the first position is the largest
+            self._blocks = np.append(np.maximum.reduceat(numbers, np.arange(0, len(numbers), _BLOCK)), -1)
 
     def between(self, begin: I64, end: I64) -> I64:
         """The first position with the largest value in each closed interval [begin, end]."""

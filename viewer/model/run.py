@@ -15,7 +15,7 @@ from memstrata.capture.format.schema import B1, I64, NONE, Category, Fate, Phase
 from . import curves, saved
 from .allocations import Allocations
 from .attribution import Attribution, Facts, attribute
-from .curves import at_positions, live_bytes
+from .curves import Changes, at_position, at_positions, changes_of, live_bytes
 from .endstate import EndState, contradictions, end_state
 from .events import DeviceEvents, device_events, moves, net_bytes
 from .filters import matching
@@ -31,6 +31,7 @@ from .recomputed import Rematerialized, disagreement, rematerialized
 from .spans import SpanTable, span_table
 
 T = TypeVar("T")
+Seconds = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 NO_DEVICE = Device("no device", 0)
 """Stands in where a file lists no device at all (an empty snapshot)."""
@@ -76,7 +77,7 @@ class Run:
 
     @cached_property
     def _paired(self) -> tuple[Allocations, tuple[Problem, ...]]:
-        return pair(self.recording, self.device_row)
+        return pair(self.recording, self.device_row, self.events)
 
     @property
     def allocations(self) -> Allocations:
@@ -87,6 +88,11 @@ class Run:
     def live(self) -> LiveSet:
         """Checkpoints of what is alive, for those who ask at a thousand positions."""
         return live_set(self.allocations)
+
+    @cached_property
+    def changes(self) -> Changes:
+        """What each allocation adds and takes away, for sums by any grouping."""
+        return changes_of(self.allocations)
 
     @cached_property
     def curve(self) -> I64:
@@ -116,7 +122,7 @@ class Run:
     @cached_property
     def reserved(self) -> I64 | None:
         """Reserved bytes at each position; None where no allocator reports them."""
-        return curves.reserved(self.recording, self.device_row)
+        return curves.reserved(self.recording, self.device_row, self.events)
 
     @cached_property
     def end_state(self) -> EndState | None:
@@ -176,6 +182,8 @@ class Run:
         """Exact bytes of each group of a grouping at each position; shape [groups, positions]."""
         grouping = self.grouping(key)
         where = np.fromiter(positions, np.int64)
+        if len(where) == 1:  # most often the peak or the cursor
+            return at_position(self.allocations, grouping.labels, len(grouping), int(where[0]))[:, None]
         return at_positions(self.allocations, grouping.labels, len(grouping), where)
 
     def categories_at(self, position: int) -> dict[Category, int]:
@@ -250,21 +258,30 @@ class Run:
             return float("nan")
         return float(time[max(position - 1, 0)] - time[0]) / 1e9
 
+    @property
+    def has_times(self) -> bool:
+        """Whether the events have times, and these do not only give the order."""
+        return self.events.time is not None and self.recording.meta.has_durations
+
     @cached_property
-    def times(self) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
-        """`time_of` every position; None without times, or where they only give the order."""
+    def times(self) -> Seconds | None:
+        """`time_of` every position, never decreasing; None where there are no times."""
+        return self.put_times(np.zeros(self.n_events + 1)) if self.has_times else None
+
+    def put_times(self, out: Seconds) -> Seconds:
+        """Writes `times` over zeros of the same length; they stay where there are no times. Returns them."""
         time = self.events.time
-        if time is None or not self.recording.meta.has_durations:
-            return None
-        seconds = (time - time[0]) / 1e9
-        return np.concatenate([seconds[:1], seconds])
+        if time is not None and self.has_times:
+            np.subtract(time, time[0], out=out[1:])
+            out[1:] /= 1e9
+        return out
 
     @cached_property
     def capabilities(self) -> frozenset[str]:
         """What the file lets a view show."""
-        recording = self.recording
+        recording, segments = self.recording, self.recording.allocator_segments
         has = {
-            "time": self.times is not None,
+            "time": self.has_times,
             "timeline": moves(self.events) > 1,
             "reserved": recording.meta.has_reserved,
             "layers": len(recording.layers) > 0,
@@ -272,6 +289,8 @@ class Run:
             "saved_tensors": len(recording.saved_tensors) > 0,
             "known_storages": len(recording.known_storages) > 0,
             "stacks": bool((self.allocations.stack >= 0).any()),
+            "operators": self.inferred is None and bool((operator_frames(recording) != NONE).any()),
+            "pools": recording.meta.has_reserved and bool((segments.device == self.device_row).any()),
             "inferred_phases": self.phases_inferred,
             "inferred_operators": self.inferred is not None and bool((operator_frames(recording) != NONE).any()),
             "inferred_modules": self.inferred is not None and bool((module_frames(recording) != NONE).any()),
@@ -297,12 +316,15 @@ class Run:
 def default_device(recording: Recording) -> int:
     """Row of the device with the highest peak, the first one among equals; -1 if there is none."""
     rows = range(len(recording.meta.devices))
+    if len(rows) < 2:
+        return rows[0] if rows else NONE
     return max(rows, key=lambda row: (_quick_peak(recording, row), -row), default=NONE)
 
 
 def _quick_peak(recording: Recording, device_row: int) -> int:
     """The peak by the balance of the events alone, for choosing a device."""
-    net = np.cumsum(net_bytes(device_events(recording, device_row)))
+    rows = np.flatnonzero(recording.events.device == device_row)
+    net = np.cumsum(net_bytes(recording.events.action[rows], recording.events.bytes[rows]))
     segments = recording.allocator_segments
     end = int(segments.active_bytes[segments.device == device_row].sum())
     lowest = min(0, int(net.min())) if len(net) else 0

@@ -74,6 +74,27 @@ def first_user_frames(recording: Recording) -> I32:
     return recording.stacks.frame[best] if len(best) else np.empty(0, np.int32)
 
 
+def last_user_frames(recording: Recording) -> I32:
+    """Frame row of the outermost frame of each stack that is of the highest rank the stack has: the user's own code,
+    else another package's, else a library's. Where it has no Python at all, of its outermost frame."""
+    if not len(recording.stacks):
+        return np.empty(0, np.int32)
+    parent = recording.stacks.parent
+    rank = frame_ranks(recording)[recording.stacks.frame]
+    best = outermost(parent, np.ones(len(parent), np.bool_))
+    for least in (LIBRARY, RELATIVE, USER):
+        found = outermost(parent, rank >= least)
+        best = np.where(found != NONE, found, best)
+    return recording.stacks.frame[best]
+
+
+def outermost(parent: I32, wanted: B1) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """For each row the outermost row at or above it that is wanted, -1 if none."""
+    own = nearest(parent, wanted)
+    above = np.where(parent >= 0, own[parent], NONE)  # the next wanted one beyond each row
+    return np.append(nearest(above.astype(np.int32), wanted & (above == NONE)), NONE)[own]
+
+
 def mentions(recording: Recording, pattern: str) -> B1:
     """For each stack, whether the function name of any of its frames matches the regular expression."""
     if not len(recording.stacks):

@@ -12,7 +12,7 @@ import numpy as np
 
 from memstrata.capture.format import stamps
 from memstrata.capture.format.recording import Recording
-from memstrata.capture.format.schema import I32, I64, NONE, U8
+from memstrata.capture.format.schema import I32, I64, NONE, U8, Phase
 
 from .events import DeviceEvents
 from .layers import LayerTree
@@ -32,6 +32,8 @@ class Running:
 
 def running(recording: Recording, events: DeviceEvents, layers: LayerTree, spans: SpanTable) -> Running:
     """The module, layer and phase in which each event happened."""
+    if not len(spans) and (recording.events.metadata == NONE).all():
+        return _nothing(len(events))
     module, phase = _stamped(recording, events.index)
     by_time = np.append(spans.module, np.int32(NONE))[spans.innermost()]
     return Running(
@@ -39,6 +41,12 @@ def running(recording: Recording, events: DeviceEvents, layers: LayerTree, spans
         layer=np.where(module != NONE, layers.layer_of(module), spans.innermost_layer()).astype(np.int32),
         phase=np.where(phase != NONE, phase, spans.phase_of_events()).astype(np.uint8),
     )
+
+
+def _nothing(n_events: int) -> Running:
+    """Nobody recorded what ran; takes no room."""
+    none, other = np.int32(NONE), np.uint8(Phase.other)
+    return Running(np.broadcast_to(none, n_events), np.broadcast_to(none, n_events), np.broadcast_to(other, n_events))
 
 
 def _stamped(recording: Recording, index: I64) -> tuple[I32, I32]:
