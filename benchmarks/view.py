@@ -2,6 +2,8 @@
 
 usage: view.py [ALLOCATIONS ...]   (default: 10000 100000 1000000)
 
+Then the window's slider over checkpoint plans of 64 layers: a move, with everything it draws and writes.
+
 The run is the step of a sample over and over, at the addresses a stock CUDA allocator gives it. A frame is a change
 of the visible range and the painting of it at 1600 x 900. Beside it stands what Qt needs to paint as many plain
 rectangles as there are allocations, in the same run: ratios are what to compare, times depend on the machine.
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -27,6 +30,7 @@ from PySide6.QtWidgets import QApplication
 from memstrata.capture.format import schema
 from memstrata.capture.format.recording import Device, Recording
 from memstrata.capture.format.schema import Action
+from memstrata.capture.presets import Sizes, job
 from memstrata.viewer.analysis.allocator.config import STOCK
 from memstrata.viewer.analysis.allocator.fast import FastAllocator
 from memstrata.viewer.analysis.allocator.memory import SimulatedMemory
@@ -34,8 +38,9 @@ from memstrata.viewer.analysis.allocator.recorded import recorded
 from memstrata.viewer.analysis.allocator.sequence import Op, empty_state
 from memstrata.viewer.charts.allocation_chart import ADDRESS, STACKED, AllocationChart, painter_of
 from memstrata.viewer.charts.allocation_item import AllocationItem
-from memstrata.viewer.charts.band_painter import paint_stack, stack
+from memstrata.viewer.charts.band_painter import paint_stack
 from memstrata.viewer.charts.rectangles import Rectangles
+from memstrata.viewer.charts.stacking import stack
 from memstrata.viewer.charts.timeline import Timeline
 from memstrata.viewer.model.bands import bands_of
 from memstrata.viewer.model.curves import group_sums
@@ -46,6 +51,7 @@ from memstrata.viewer.state.array_table import ArrayTable, Column
 from memstrata.viewer.state.scope import Scope
 from memstrata.viewer.state.session import Session
 from memstrata.viewer.state.view_state import opened
+from memstrata.viewer.window import Window
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = (10_000, 100_000, 1_000_000)
@@ -152,7 +158,9 @@ def layouts(scope: Scope, plain: float) -> Iterator[str]:
         yield f"{key:8} frames   {middle_and_p95(times)}   {p95 / plain:6.3f} of plain rectangles"
         finished = cpu_ms(lambda item=chart.item: _finish(item))
         yield f"{key:8} finished picture {finished:7.1f} ms   laid out once in {made:7.1f} ms"
-        yield f"{key:8} hover    {middle_and_p95(hovers(chart))}"
+        times, search = hovers(chart), searching_ms(scope.run)
+        ratio = sorted(times)[int(len(times) * 0.95)] / search
+        yield f"{key:8} hover    {middle_and_p95(times)}   {ratio:6.3f} of looking through all of them"
         chart.hide()
 
 
@@ -160,12 +168,19 @@ def _finish(item: AllocationItem) -> None:
     item.finish()
 
 
-def hovers(chart: AllocationChart) -> list[float]:
+def hovers(chart: AllocationChart | Timeline) -> list[float]:
+    """What is under two hundred points, found and put into words."""
     random, times = np.random.default_rng(1), []
     (x0, x1), (y0, y1) = chart.view.viewRange()
     for x, y in zip(random.uniform(x0, x1, 200).tolist(), random.uniform(y0, y1 * 0.7, 200).tolist()):
-        times.append(cpu_ms(lambda x=x, y=y: chart.allocation_at(x, y)))
+        times.append(cpu_ms(lambda x=x, y=y: chart.hover_text(x, y)))
     return times
+
+
+def searching_ms(run: Run) -> float:
+    """Which allocations are alive at an instant, found in all of them one after the other."""
+    positions = np.linspace(0, run.n_events, 20).astype(np.int64).tolist()
+    return sorted(cpu_ms(lambda at=at: np.flatnonzero(run.allocations.alive(at))) for at in positions)[10]
 
 
 def bands(scope: Scope) -> Iterator[str]:
@@ -174,7 +189,11 @@ def bands(scope: Scope) -> Iterator[str]:
     timeline.resize(WIDTH, HEIGHT)
     timeline.show()
     application().processEvents()
-    yield f"timeline frames   {middle_and_p95(frames(timeline, scope))}"
+    plain = rectangles_ms(64 * 2000)
+    times = frames(timeline, scope)
+    ratio = sorted(times)[int(len(times) * 0.95)] / plain
+    yield f"timeline frames   {middle_and_p95(times)}   {ratio:6.3f} of 128,000 plain rectangles"
+    yield f"timeline hover    {middle_and_p95(hovers(timeline))}"
     timeline.hide()
     run, labels = scope.run, np.arange(len(scope.run.allocations)) % 64
     sums = group_sums(run.allocations, labels, 64)
@@ -190,7 +209,7 @@ def bands(scope: Scope) -> Iterator[str]:
             painter.end()
 
         times.append(cpu_ms(frame))
-    ratio = sorted(times)[len(times) // 2] / rectangles_ms(64 * 2000)
+    ratio = sorted(times)[int(len(times) * 0.95)] / plain
     yield f"64 bands of 2,000 {middle_and_p95(times)}   {ratio:6.3f} of as many plain rectangles"
 
 
@@ -224,6 +243,31 @@ def lines(sizes: Sequence[int] = SIZES) -> Iterator[str]:
                 yield f"  {line}"
 
 
+def slider() -> str:
+    """Moves over the plans of a dry run of 64 layers, once the window has prepared them."""
+    app = application()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "dry.mstrata"
+        job("teaching", None, Sizes(tokens=1024, layers=64)).run(path)
+        window = Window()
+        window.resize(WIDTH, HEIGHT)
+        window.show()
+        window.open_paths([str(path)])
+        while not window.session.state.runs:
+            app.processEvents()
+        page = window.content.currentWidget()
+        page.bring_forward("what_if")
+        while not page.scope.what_if.frontier:
+            app.processEvents()
+        panel, times = page.views["what_if"], []
+        for length in (*range(1, 65), *range(64, 0, -1)):
+            times.append(cpu_ms(lambda length=length: panel.slider.setValue(length)))
+            app.processEvents()
+        window.close()
+    return f"slider over plans of 64 layers {middle_and_p95(times)}"
+
+
 if __name__ == "__main__":
     for text in lines([int(size) for size in sys.argv[1:]] or SIZES):
         print(text, flush=True)
+    print(slider(), flush=True)

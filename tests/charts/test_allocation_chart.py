@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QWidget
 
 from memstrata.viewer.charts.allocation_chart import ADDRESS, STACKED, AllocationChart, painter_of
 from memstrata.viewer.model.grouping import preferred
 from memstrata.viewer.model.run import Run
+from memstrata.viewer.panels.pictures import png_bytes
 from memstrata.viewer.sources import open_file
 from memstrata.viewer.state.scope import Scope
 from memstrata.viewer.state.session import Session
@@ -71,3 +74,25 @@ def test_a_view_without_a_size_paints_nothing(chart_of, samples) -> None:
     for key in (STACKED, ADDRESS):
         chart.show_layout(key)
         chart.grab()
+
+
+@pytest.mark.parametrize("key", [STACKED, ADDRESS])
+def test_a_saved_picture_is_complete_in_its_own_pixels_and_the_screen_stays_so(chart_of, samples, key) -> None:
+    chart = chart_of(Run(open_file(samples / "before.mstrata")))
+    page = QWidget()
+    chart.setParent(page)
+    page.resize(chart.size())
+    page.show()
+    chart.show()
+    chart.show_layout(key)
+    chart.grab()
+    chart.item.finish()
+    before = chart.grab().toImage()
+    picture = QImage.fromData(png_bytes(page))
+    assert picture.width() == 2 * page.width() and not chart.item.refining
+    if key == STACKED:
+        rect = chart.view.sceneBoundingRect()
+        assert chart.painter.ids().shape == pytest.approx((rect.height() * 2, rect.width() * 2), abs=1)
+    assert chart.grab().toImage() == before
+    chart.setParent(None)
+    page.deleteLater()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PySide6.QtGui import QColor, QImage, QPainter
 
@@ -12,7 +12,7 @@ from memstrata.capture.format.schema import NONE
 from memstrata.viewer.charts import allocation_address
 from memstrata.viewer.charts.allocation_address import AddressPainter
 from memstrata.viewer.charts.allocation_colours import allocation_colours
-from memstrata.viewer.charts.allocation_stacked import StackedPainter
+from memstrata.viewer.charts.allocation_stacked import StackedPainter, seams
 from memstrata.viewer.charts.density import DensityGrid
 from memstrata.viewer.charts.frame import Frame
 from memstrata.viewer.charts.theme import current
@@ -22,7 +22,7 @@ from memstrata.viewer.model.paints import Paint
 from memstrata.viewer.model.peaks import Peaks, peaks_between, peaks_of
 from memstrata.viewer.model.run import Run
 
-from ..model.random_runs import Moves, moves, piles, run_of
+from ..model.random_runs import SLOT, Moves, moves, piles, run_of
 from ..model.recordings import Step
 
 WIDTH, HEIGHT = 90, 60
@@ -30,22 +30,23 @@ MIB = 1 << 20
 RED, BLUE = "#c00000", "#0000c0"
 
 
-def frame_of(x0: float, x1: float, y0: float, y1: float, width: int = WIDTH, height: int = HEIGHT) -> Frame:
+def frame_of(
+    x0: float, x1: float, y0: float, y1: float, width: int = WIDTH, height: int = HEIGHT, ratio: float = 1.0
+) -> Frame:
     sx, sy = width / (x1 - x0), -height / (y1 - y0)
-    return Frame(x0, x1, y0, y1, sx, -x0 * sx, sy, -y1 * sy)
+    return Frame(x0, x1, y0, y1, sx, -x0 * sx, sy, -y1 * sy, ratio)
 
 
 def painted(painter: StackedPainter | AddressPainter, frame: Frame, refined: bool = True) -> QImage:
-    image = QImage(round(frame.rect.width()), round(frame.rect.height()), QImage.Format.Format_RGB32)
+    image = QImage(frame.columns, frame.rows, QImage.Format.Format_RGB32)
+    image.setDevicePixelRatio(frame.ratio)
     image.fill(QColor("white"))
-    for fresh in (True, False) if refined else (True,):
-        paint = QPainter(image)
-        painter.paint(paint, frame, current(), fresh)
-        paint.end()
-        if fresh and refined:
-            for _ in painter.refine(frame):
-                pass
-            image.fill(QColor("white"))
+    painter.look_at(frame)
+    for _ in painter.refine(frame) if refined else ():
+        pass
+    paint = QPainter(image)
+    painter.paint(paint, frame, current())
+    paint.end()
     return image
 
 
@@ -66,11 +67,11 @@ def slow_ids(what: Moves, axis: XAxis, frame: Frame) -> list[list[int]]:
     every = piles(what)
     heights = [sum(size for _, size in pile) for pile in every]
     out = []
-    for row in range(HEIGHT):
-        y = frame.y1 - (row + 0.5) * ((frame.y1 - frame.y0) / HEIGHT)
+    for row in range(frame.rows):
+        y = frame.y1 - (row + 0.5) * ((frame.y1 - frame.y0) / frame.rows)
         line = []
-        for column in range(WIDTH):
-            low, high = (frame.x0 + (frame.x1 - frame.x0) * c / WIDTH for c in (column, column + 1))
+        for column in range(frame.columns):
+            low, high = (frame.x0 + (frame.x1 - frame.x0) * c / frame.columns for c in (column, column + 1))
             if high <= axis.edges[0] or low >= axis.edges[-1]:
                 continue
             seen = [p for p in range(len(every)) if axis.edges[p] < high and axis.edges[p + 1] > low]
@@ -86,18 +87,27 @@ def slow_ids(what: Moves, axis: XAxis, frame: Frame) -> list[list[int]]:
 
 
 @settings(max_examples=25, deadline=None)
-@given(moves, st.integers(0, 50), st.integers(1, 61), st.integers(0, 40), st.integers(20, 300), st.booleans())
-def test_the_stacked_raster_is_pixel_equal_to_piling_up_by_hand(qapp, what, low, span, y0, tall, timed) -> None:
+@given(
+    moves, st.integers(0, 50), st.integers(1, 61), st.integers(0, 40), st.integers(20, 300), st.booleans(),
+    st.sampled_from([1.0, 1.0, 2.0]),
+)  # fmt: skip
+def test_the_stacked_raster_is_pixel_equal_to_piling_up_by_hand(qapp, what, low, span, y0, tall, timed, ratio) -> None:
     run = run_of(what)
     axis = by_time(run) if timed else by_event(run)
     scale = (axis.edges[-1] - axis.edges[0]) / (len(what) + 1)
     x0 = float(axis.edges[0] + low * scale) + scale * 0.013  # no pixel border exactly on an event
-    frame = frame_of(x0, x0 + span * scale * 0.997, y0, y0 + tall)
+    frame = frame_of(x0, x0 + span * scale * 0.997, y0 + 0.013, y0 + tall + 0.013, ratio=ratio)  # nor of a pile
     painter = stacked_painter(run, axis)
-    painted(painter, frame)
+    image = painted(painter, frame)
     wanted = slow_ids(what, axis, frame)
     assert painter.ids().tolist() == (wanted if wanted[0] else painter.ids().tolist())
     assert painter.ids().shape[-1] == len(wanted[0])
+    seam = seams(painter.ids().T).T
+    left = next((c for c in range(frame.columns) if frame.x0 + (c + 1) / frame.sx / ratio > axis.edges[0]), 0)
+    for row, line in enumerate(wanted):
+        for column, found in enumerate(line):
+            fill = "#ffffff" if found == NONE or seam[row, column] else (RED, BLUE)[found % 2]
+            assert image.pixelColor(left + column, row).name() == fill
 
 
 def test_each_pixel_has_the_colour_of_its_allocation_and_a_seam_parts_equal_ones(qapp) -> None:
@@ -164,6 +174,51 @@ def test_by_address_each_rectangle_is_exact(qapp) -> None:
     assert [seen[x, 30] for x in (10, 30, 50, 70, 90)] == [white, white, BLUE, BLUE, white]
     assert [seen[x, 10] for x in (10, 30, 50, 70, 90)] == [white, white, white, RED, RED]
     assert sorted(painter.index.row[painter.painted].tolist()) == [0, 1, 2]
+
+
+def slow_rectangles(what: Moves) -> list[tuple[int, int, int, int]]:
+    """(event of its making + 1, of its freeing + 1, lowest address, bytes) of each allocation, the slow way."""
+    held, out = dict[int, int](), list[tuple[int, int, int, int]]()
+    for event, (slot, size) in enumerate(what):
+        if slot in held:
+            row = held.pop(slot)
+            out[row] = (out[row][0], event + 1, *out[row][2:])
+        else:
+            held[slot] = len(out)
+            out.append((event + 1, len(what) + 1, slot * SLOT, size))
+    return out
+
+
+def whole_pixels(low: float, high: float, seam_at_end: bool, ratio: int) -> range:
+    """Which device pixels lie between two edges: rounded, at least a pixel of them, and a pixel of them left out at an
+    end where there are four."""
+    first, last = round(low * ratio), round(high * ratio)
+    if last - first >= 4 * ratio:
+        first, last = (first, last - ratio) if seam_at_end else (first + ratio, last)
+    return range(first, max(last, first + ratio))
+
+
+@settings(max_examples=40, deadline=None)
+@given(moves, st.integers(0, 9), st.integers(3, 30), st.integers(0, 130), st.integers(20, 60), st.sampled_from([1, 2]))
+@example([(0, 30), (1, 20), (0, 1), (2, 40)], 0, 6, 0, 60, 2)
+def test_by_address_every_pixel_is_that_of_the_allocation_there(qapp, what, x0, wide, y0, tall, ratio) -> None:
+    run = run_of(what)
+    painter = AddressPainter(run, by_event(run))
+    painter.show(colours(run, RED, BLUE))
+    frame = frame_of(
+        x0 + 0.013, x0 + wide + 0.013, y0 + 0.017, y0 + tall + 0.017, ratio=ratio
+    )  # no edge on half a pixel
+    image = painted(painter, frame)
+    wanted = dict[tuple[int, int], str]()
+    lowest = min(low for _, _, low, _ in slow_rectangles(what))
+    for row, (start, end, low, size) in enumerate(slow_rectangles(what)):
+        columns = whole_pixels(frame.x(start), frame.x(end), True, ratio)
+        rows = whole_pixels(frame.y(low - lowest + size), frame.y(low - lowest), False, ratio)
+        wanted |= {(x, y): (RED, BLUE)[row % 2] for y in rows for x in columns}
+    for y in range(frame.rows):
+        for x in range(frame.columns):
+            found = image.pixelColor(x, y).name()
+            assert wanted.get((x, y)) == (found if found in (RED, BLUE) else None)
 
 
 def test_what_a_filter_does_not_match_is_pale(qapp) -> None:

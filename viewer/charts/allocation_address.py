@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QBrush, QColor, QImage, QPainter, QPen
+from PySide6.QtGui import QBrush, QColor, QPainter, QPen
 
 from memstrata.capture.format.schema import F64
 
@@ -18,12 +18,13 @@ from .allocation_colours import AllocationColours
 from .density import DensityGrid
 from .frame import Frame
 from .outlines import around_outline
+from .pixels import U32, Canvas, paint_stretched
 from .rectangles import Rectangles
 from .theme import Theme
 
 MOST_RECTANGLES = 24_000
 """Painted one by one in a frame; the smallest beyond that belong to the backdrop."""
-_SAMPLED = 25_000
+_SAMPLED = 16_000
 """Rectangles that the backdrop looks at while the view moves."""
 _AT_ONCE = 50_000
 """Rectangles that the backdrop takes in between two looks at the clock."""
@@ -49,8 +50,8 @@ class AddressPainter:
         layout = self.layout = run.once(address_layout)
         self.index = index_of(run, layout, axis)
         self.colours: AllocationColours | None = None
-        self._rectangles = Rectangles()
-        self._backdrop: QImage | None = None
+        self._rectangles, self._canvas = Rectangles(), Canvas()
+        self._backdrop: U32 | None = None
         self.painted = np.empty(0, np.int64)
         """Places in the index of what the last frame painted one by one."""
         self._behind: list[tuple[int, int]] = []
@@ -62,14 +63,16 @@ class AddressPainter:
         """Other colours."""
         self.colours = colours
 
-    def paint(self, painter: QPainter, frame: Frame, theme: Theme, fresh: bool) -> None:
-        """Paint a frame; a fresh one is sampled anew, another one keeps the backdrop it has."""
+    def look_at(self, frame: Frame) -> None:
+        """What can be painted of a frame at once: the largest, and a backdrop from a part of the others."""
+        self._choose(frame)
+        *_, self._backdrop = None, *self._density(frame, _SAMPLED)
+
+    def paint(self, painter: QPainter, frame: Frame, theme: Theme) -> None:
+        """Paint the frame looked at."""
         self._paint_ranges(painter, frame, theme)
-        if fresh:
-            self._choose(frame)
-            *_, self._backdrop = None, *self._density(frame, _SAMPLED)
         if self._backdrop is not None:
-            painter.drawImage(frame.rect, self._backdrop)
+            paint_stretched(painter, frame, self._backdrop, self._canvas)
         self._paint_each(painter, frame)
 
     def paint_selected(self, painter: QPainter, frame: Frame, row: int, theme: Theme) -> None:
@@ -84,10 +87,10 @@ class AddressPainter:
 
     def refine(self, frame: Frame) -> Iterator[bool]:
         """The backdrop from all rectangles; yields whether there is something new to see."""
-        for image in self._density(frame, None):
-            if image is not None:
-                self._backdrop = image
-            yield image is not None
+        for pixels in self._density(frame, None):
+            if pixels is not None:
+                self._backdrop = pixels
+            yield pixels is not None
 
     def _choose(self, frame: Frame) -> None:
         """What is painted one by one: the largest first, as many as there is time for."""
@@ -138,8 +141,8 @@ class AddressPainter:
                     painter.setBrush(brush)
                     self._rectangles.paint(painter)
 
-    def _density(self, frame: Frame, most: int | None) -> Iterator[QImage | None]:
-        """The backdrop as an image, after Nones; of evenly spaced rectangles where `most` says how many."""
+    def _density(self, frame: Frame, most: int | None) -> Iterator[U32 | None]:
+        """The backdrop, a pixel for each cell, after Nones; of evenly spaced rectangles where `most` says how many."""
         assert self.colours is not None
         total = sum(last - first for first, last in self._behind)
         if not total:
@@ -150,13 +153,18 @@ class AddressPainter:
         for begin in range(0, len(places), _AT_ONCE):
             grid.add(self.index, places[begin : begin + _AT_ONCE], step)
             yield None
-        yield grid.image()
+        yield grid.pixels()
 
 
 def _pixels(frame: Frame, x0: F64, x1: F64, y0: F64, y1: F64) -> tuple[F64, F64, F64, F64]:
-    """(left, top, right, bottom) in whole pixels, at least one wide and high; the large ones end with a seam."""
-    left, right = np.rint(x0 * frame.sx + frame.dx), np.rint(x1 * frame.sx + frame.dx)
-    top, bottom = np.rint(y1 * frame.sy + frame.dy), np.rint(y0 * frame.sy + frame.dy)
-    np.subtract(right, 1, out=right, where=right - left >= _SEAM)
-    np.add(top, 1, out=top, where=bottom - top >= _SEAM)
-    return left, top, np.maximum(right, left + 1), np.maximum(bottom, top + 1)
+    """(left, top, right, bottom) in pixels that are whole on the device, at least one wide and high; the large ones end
+    with a seam."""
+    ratio, one = frame.ratio, max(round(frame.ratio), 1)
+    sx, dx, sy, dy = (part * ratio for part in (frame.sx, frame.dx, frame.sy, frame.dy))
+    left, right = np.rint(x0 * sx + dx), np.rint(x1 * sx + dx)
+    top, bottom = np.rint(y1 * sy + dy), np.rint(y0 * sy + dy)
+    np.subtract(right, one, out=right, where=right - left >= _SEAM * one)
+    np.add(top, one, out=top, where=bottom - top >= _SEAM * one)
+    np.maximum(right, left + one, out=right)
+    np.maximum(bottom, top + one, out=bottom)
+    return left / ratio, top / ratio, right / ratio, bottom / ratio

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QWidget
 
 from ..model.address_index import Box
 from ..model.axes import XAxis
-from ..model.layout import Stacked
+from ..model.layout import Stacked, address_layout
 from ..model.paints import group_paints
 from ..model.peaks import peaks_of
 from ..model.query import AllocationQuery
@@ -21,13 +21,12 @@ from ..model.run import Run
 from ..state.allocation_text import allocation_text, place_text
 from ..state.scope import Scope
 from ..state.view_state import RunView
-from ..state.within import CURSOR
 from .allocation_address import AddressPainter
 from .allocation_colours import allocation_colours
 from .allocation_item import AllocationItem, LinesItem
 from .allocation_stacked import StackedPainter
 from .axis_items import BytesAxis, UnitAxis, style_axis
-from .keys import moved
+from .plot import RunPlot
 from .theme import Theme, current
 from .time_view import TimeView
 
@@ -43,11 +42,20 @@ _NEAR = 3
 _UPRIGHT = {Qt.Key.Key_Up: 0.5, Qt.Key.Key_Down: 2.0}
 
 Painter = StackedPainter | AddressPainter
+Said = Callable[[float], object]
 
 
-def painter_of(run: Run, axis: XAxis, key: str) -> Painter:
-    """What paints a layout on an axis. Takes a while for a million allocations, and no Qt."""
-    return AddressPainter(run, axis) if key == ADDRESS else StackedPainter(Stacked(run.live), run.once(peaks_of), axis)
+def painter_of(run: Run, axis: XAxis, key: str, said: Said = lambda done: None) -> Painter:
+    """What paints a layout on an axis. Takes a while for a million allocations, and no Qt; `said(part)` is told how far
+    it is, and calls it off by raising."""
+    said(0.0)
+    if key == ADDRESS:
+        run.once(address_layout)
+        said(0.5)
+        return AddressPainter(run, axis)
+    live = run.live
+    said(0.8)
+    return StackedPainter(Stacked(live), run.once(peaks_of), axis)
 
 
 class PlaneView(TimeView):
@@ -65,21 +73,18 @@ class PlaneView(TimeView):
         super().wheelEvent(event, axis)
 
 
-class AllocationChart(pg.GraphicsLayoutWidget):
-    """Shows one run. Reads the scope, changes only the scope; how high it looks is its own."""
+class AllocationChart(RunPlot):
+    """Shows one run; how high it looks is its own."""
 
     wanted = Signal()
     """There is no painter for what is to be shown: give one with `show_painter`."""
 
     def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
-        super().__init__(parent=parent)
-        self.scope, self.run = scope, scope.run
+        super().__init__(scope, parent)
         self.layout_key = STACKED
         self.made: dict[tuple[str, str], Painter] = {}
         self.setAccessibleName("Every allocation")
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setMouseTracking(True)
-        self._setting, self._stale = False, True
+        self._stale = True
         self._build()
         self.set_theme(current())
         scope.changed.connect(self._view_changed)
@@ -87,7 +92,8 @@ class AllocationChart(pg.GraphicsLayoutWidget):
     def _build(self) -> None:
         self.ci.layout.setContentsMargins(0, 2, 16, 2)
         self.ci.layout.setSpacing(0)
-        self.view, self.bytes_axis, self.x_axis = PlaneView(), BytesAxis(AXIS_WIDTH), UnitAxis()
+        self.bytes_axis, self.x_axis = BytesAxis(AXIS_WIDTH), UnitAxis()
+        self.follow(PlaneView())
         self.addItem(self.bytes_axis, row=0, col=0)
         self.addItem(self.view, row=0, col=1)
         self.addItem(self.x_axis, row=1, col=1)
@@ -98,8 +104,6 @@ class AllocationChart(pg.GraphicsLayoutWidget):
         for item in (self.item, self.lines):
             self.view.addItem(item, ignoreBounds=True)
         self.view.clicked.connect(self._clicked)
-        self.view.brushed.connect(self._brushed)
-        self.view.sigXRangeChanged.connect(self._range_changed)
 
     @property
     def painter(self) -> Painter | None:
@@ -159,10 +163,8 @@ class AllocationChart(pg.GraphicsLayoutWidget):
         self._title_axes()
         for item in (self.item, self.lines):
             item.set_extent(float(axis.edges[0]), float(axis.edges[-1]), self.top)
-        self._setting = True
-        self.view.bound(axis, self.top)
-        self._setting = False
-        self._show_range()
+        self.bound(self.top)
+        self.show_range()
         self._show_lines()
         self.item.selected = self.scope.view.allocation
         if painter is None:
@@ -180,11 +182,6 @@ class AllocationChart(pg.GraphicsLayoutWidget):
         painter.show(allocation_colours(bands.grouping.labels, paints, matches, self.theme))
         self.item.show_layout(painter)
 
-    def _show_range(self) -> None:
-        self._setting = True
-        self.view.setXRange(*self.scope.visible, padding=0)
-        self._setting = False
-
     def _show_lines(self) -> None:
         axis, view = self.scope.axis, self.scope.view
         cursor = float(axis.x_of(view.cursor)), float(axis.x_of(view.cursor + 1))
@@ -198,7 +195,7 @@ class AllocationChart(pg.GraphicsLayoutWidget):
             self.refresh()
             return
         if old.visible != new.visible:
-            self._show_range()
+            self.show_range()
         painter = self.painter
         if painter is not None and (old.grouping, old.query, old.filter) != (new.grouping, new.query, new.filter):
             self._show_colours(painter)
@@ -206,12 +203,6 @@ class AllocationChart(pg.GraphicsLayoutWidget):
             self.item.selected = new.allocation
             self.item.update()
         self._show_lines()
-
-    def _range_changed(self, _view: object, span: tuple[float, float]) -> None:
-        if not self._setting:
-            axis = self.scope.axis
-            whole = span[0] <= axis.edges[0] and span[1] >= axis.edges[-1]
-            self.scope.look(visible=None if whole else (axis.fraction_at(span[0]), axis.fraction_at(span[1])))
 
     def allocation_at(self, x: float, y: float) -> tuple[int, int]:
         """(position, allocation painted at this point, -1 for none)."""
@@ -248,12 +239,6 @@ class AllocationChart(pg.GraphicsLayoutWidget):
             position = min(max(position, int(a.start[row])), int(a.end[row]) - 1)
         self.scope.look(cursor=position, allocation=row if row >= 0 else None)
 
-    def _brushed(self, from_x: float, to_x: float) -> None:
-        self.setFocus()
-        mark, cursor = (int(self.scope.axis.position_at(x)) for x in (from_x, to_x))
-        within = self.scope.view.within
-        self.scope.look(mark=mark, cursor=cursor, within="alive" if within == CURSOR else within)
-
     def hover_text(self, x: float, y: float) -> str:
         """What is under this point, in words."""
         painter = self.painter
@@ -261,13 +246,6 @@ class AllocationChart(pg.GraphicsLayoutWidget):
         if row >= 0:
             return allocation_text(self.run, row)
         return place_text(painter.layout, position, y) if isinstance(painter, AddressPainter) else ""
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        super().mouseMoveEvent(event)
-        scene = self.mapToScene(event.position().toPoint())
-        if event.buttons() == Qt.MouseButton.NoButton and self.view.sceneBoundingRect().contains(scene):
-            where = self.view.mapSceneToView(scene)
-            QToolTip.showText(event.globalPosition().toPoint(), self.hover_text(where.x(), where.y()), self)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """As in the timeline; with Shift up and down zoom upright, 0 shows the whole height as well."""
@@ -277,11 +255,7 @@ class AllocationChart(pg.GraphicsLayoutWidget):
             return
         if key == Qt.Key.Key_0:
             self.whole_height()
-        change = moved(event, self.scope)
-        if change is None:
-            event.ignore()
-            return
-        self.scope.look(**change)
+        super().keyPressEvent(event)
 
     def whole_height(self) -> None:
         """Show the whole height again."""

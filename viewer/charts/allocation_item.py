@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
@@ -21,8 +22,11 @@ _SLICE = 0.008
 class LayoutPainter(Protocol):
     """What paints one of the layouts."""
 
-    def paint(self, painter: QPainter, frame: Frame, theme: Theme, fresh: bool) -> None:
-        """Paint a frame."""
+    def look_at(self, frame: Frame) -> None:
+        """Make ready what can be painted of a frame at once."""
+
+    def paint(self, painter: QPainter, frame: Frame, theme: Theme) -> None:
+        """Paint the frame looked at, as far as it is ready."""
 
     def paint_selected(self, painter: QPainter, frame: Frame, row: int, theme: Theme) -> None:
         """Paint a line around an allocation."""
@@ -54,12 +58,23 @@ class AllocationItem(PixelItem):
         if self.layout is None:
             return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        fresh = frame != self._frame
-        self.layout.paint(painter, frame, self.theme, fresh)
+        if frame != self._frame:
+            self._look_at(frame, self.layout)
+        self.layout.paint(painter, frame, self.theme)
         if self.selected is not None:
             self.layout.paint_selected(painter, frame, self.selected, self.theme)
-        if fresh:
-            self._frame, self._work = frame, None
+
+    def _look_at(self, frame: Frame, layout: LayoutPainter) -> None:
+        """A view that moves is refined once it is still; the same one in other pixels is a picture to be saved, which
+        has to be complete."""
+        same = self._frame is not None and replace(self._frame, ratio=frame.ratio) == frame
+        self._frame, self._work = frame, None
+        layout.look_at(frame)
+        if same:
+            self._timer.stop()
+            for _ in layout.refine(frame):
+                pass
+        else:
             self._timer.start(STILL_MS)
 
     def finish(self) -> None:

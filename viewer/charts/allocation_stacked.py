@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from PySide6.QtCore import QRectF
 from PySide6.QtGui import QImage, QPainter
 
-from memstrata.capture.format.schema import I32, I64, NONE
+from memstrata.capture.format.schema import F64, I32, I64, NONE
 
 from ..model.axes import XAxis
 from ..model.layout import Stacked
@@ -21,8 +22,8 @@ from .sampling import Columns, peak_columns
 from .theme import Theme
 
 _COARSE = 4
-"""Pixel columns that share one pile while the view moves."""
-_WORK = 150_000
+"""Pixels of width that share one pile while the view moves."""
+_WORK = 120_000
 """Allocations looked through in a frame while the view moves; piles beyond that wait until it is still."""
 _AT_ONCE = 8
 """Piles made between two looks at the clock."""
@@ -40,7 +41,8 @@ class StackedPainter:
     def __init__(self, stacked: Stacked, peaks: Peaks, axis: XAxis) -> None:
         self.stacked, self.peaks, self.axis = stacked, peaks, axis
         self._piles: dict[int, I32] = {}
-        self._height: tuple[float, float, int] = (0.0, 0.0, 0)
+        self._rows: F64 = np.empty(0)
+        """Bytes in the middle of each row of device pixels, from the top down."""
         self._shown: tuple[Columns, I64] | None = None
         self._image: QImage | None = None
         self._rgb: U32 = np.empty(0, np.uint32)
@@ -59,19 +61,19 @@ class StackedPainter:
             if mask.any()
         ]
 
-    def paint(self, painter: QPainter, frame: Frame, _theme: Theme, fresh: bool) -> None:
-        """Paint a frame; of a fresh one only as many piles are made as there is time for."""
-        if fresh or self._image is None:
-            self._forget(frame)
-            columns = _coarse(self._columns(frame))
-            self._make(self._affordable(columns.positions), frame)
-            self._image = self._picture(columns, self._stand_ins(columns.positions))
-        if self._shown is not None and len(self._shown[0].positions):
+    def look_at(self, frame: Frame) -> None:
+        """What can be painted of a frame at once: as many piles as there is time for."""
+        self._forget(frame)
+        columns = _coarse(self._columns(frame), round(_COARSE * frame.ratio))
+        self._make(self._affordable(columns.positions))
+        self._image = self._picture(columns, self._stand_ins(columns.positions))
+
+    def paint(self, painter: QPainter, frame: Frame, _theme: Theme) -> None:
+        """Paint the frame looked at."""
+        if self._image is not None and self._shown is not None and len(self._shown[0].positions):
             x = self._shown[0].x * frame.sx + frame.dx
-            rect = frame.rect
-            rect.setLeft(float(x[0]))
-            rect.setRight(float(x[-1]))
-            painter.drawImage(rect, self._image)
+            top, height = top_pixel(frame) / frame.ratio, len(self._rows) / frame.ratio
+            painter.drawImage(QRectF(x[0], top, x[-1] - x[0], height), self._image)
 
     def refine(self, frame: Frame) -> Iterator[bool]:
         """Every pile of every pixel column; yields whether there is something new to see."""
@@ -79,7 +81,7 @@ class StackedPainter:
         wanted = np.unique(columns.positions)
         missing = [p for p in wanted.tolist() if p not in self._piles]
         for first in range(0, len(missing), _AT_ONCE):
-            self._make(missing[first : first + _AT_ONCE], frame)
+            self._make(missing[first : first + _AT_ONCE])
             yield False
         self._image = self._picture(columns, columns.positions)
         yield True
@@ -104,8 +106,8 @@ class StackedPainter:
         ids = np.stack([self._piles[p] for p in shown[alive].tolist()])
         mine = ids == row
         some = mine.any(axis=1)
-        top = np.argmax(mine, axis=1) + frame.rect.top()
-        low = top + mine.sum(axis=1)
+        top = (np.argmax(mine, axis=1) + top_pixel(frame)) / frame.ratio
+        low = top + mine.sum(axis=1) / frame.ratio
         for column in np.flatnonzero(~some)[:: max(int((~some).sum()) // _FAINT, 1)].tolist():  # too thin for a pixel
             span = self.stacked.span(int(shown[alive[column]]), row)
             if span is not None:
@@ -117,24 +119,23 @@ class StackedPainter:
         around_outline(painter, steps[0], steps[1], steps[2], theme)
 
     def _forget(self, frame: Frame) -> None:
-        """Piles of another height are of no use."""
-        height = (frame.y0, frame.y1, max(round(frame.rect.height()), 1))
-        if self._height != height or len(self._piles) > _KEPT:
-            self._height, self._piles, self._shown = height, {}, None
+        """Piles of other rows are of no use."""
+        middles = np.arange(top_pixel(frame), top_pixel(frame) + frame.rows, dtype=np.float64) + 0.5
+        rows: F64 = (middles / frame.ratio - frame.dy) / frame.sy
+        if not np.array_equal(self._rows, rows) or len(self._piles) > _KEPT:
+            self._rows, self._piles, self._shown = rows, {}, None
 
     def _columns(self, frame: Frame) -> Columns:
-        return peak_columns(self.peaks, self.axis, frame.x0, frame.x1, max(round(frame.rect.width()), 1))
+        return peak_columns(self.peaks, self.axis, frame.x0, frame.x1, frame.columns)
 
     def _affordable(self, positions: I64) -> list[int]:
         """Positions that have no pile yet, evenly spaced, no more than there is time for."""
         missing = [p for p in np.unique(positions).tolist() if p not in self._piles]
         return missing[:: -(-len(missing) // self._budget) or 1]
 
-    def _make(self, positions: list[int], frame: Frame) -> None:
-        height = max(round(frame.rect.height()), 1)
-        rows = (frame.y1 - (np.arange(height) + 0.5) * ((frame.y1 - frame.y0) / height)).astype(np.float64)
+    def _make(self, positions: list[int]) -> None:
         for position in positions:
-            self._piles[position] = self.stacked.column(position, rows).astype(np.int32)
+            self._piles[position] = self.stacked.column(position, self._rows).astype(np.int32)
 
     def _stand_ins(self, positions: I64) -> I64:
         """For each column the nearest position that has a pile."""
@@ -182,12 +183,17 @@ def seams(piles: I32) -> NDArray[np.bool_]:
     return out
 
 
-def _coarse(columns: Columns) -> Columns:
+def top_pixel(frame: Frame) -> int:
+    """The first row of device pixels in the view."""
+    return round(frame.y(frame.y1) * frame.ratio)
+
+
+def _coarse(columns: Columns, few: int) -> Columns:
     """Every few columns as one."""
-    if len(columns.positions) <= 4 * _COARSE:
+    if len(columns.positions) <= 4 * few:
         return columns
-    kept = np.arange(_COARSE // 2, len(columns.positions), _COARSE)
-    return Columns(np.append(columns.x[: len(kept) * _COARSE : _COARSE], columns.x[-1:]), columns.positions[kept])
+    kept = np.arange(few // 2, len(columns.positions), few)
+    return Columns(np.append(columns.x[: len(kept) * few : few], columns.x[-1:]), columns.positions[kept])
 
 
 def _diagonal(height: int, width: int) -> tuple[I64, I64]:

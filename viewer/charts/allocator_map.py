@@ -11,6 +11,7 @@ from PySide6.QtGui import QBrush, QColor, QKeyEvent, QMouseEvent, QPainter, QPai
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from ..analysis.allocator.history import Layout
+from ..look.tips import tip
 from ..look.units import bytes_text
 from ..model.paints import Paint
 from .colours import fill_brush, hatch_brush
@@ -173,7 +174,7 @@ class AllocatorMap(QWidget):
         return f"{self.text_of(int(shown.number[block]))}\n{whole}" if block >= 0 else f"Free\n{whole}"
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        QToolTip.showText(event.globalPosition().toPoint(), self.range_text(event.position()), self)
+        QToolTip.showText(event.globalPosition().toPoint(), tip(self.range_text(event.position())), self)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         block = self.block_at(event.position())

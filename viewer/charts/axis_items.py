@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyqtgraph as pg
+from PySide6.QtCore import QRectF
 
 from ..look import ticks
 from .theme import Theme
 
+_HALF_LINE = 12
 Ticks = list[tuple[float, list[float]]]
 _FORMATS: dict[str, Callable[[float, float], str]] = {
     "s": ticks.seconds_text,
@@ -25,8 +27,13 @@ class BytesAxis(pg.AxisItem):
         self.setWidth(width)
 
     def tickValues(self, low: float, high: float, size: float) -> Ticks:
-        step = ticks.byte_step(high - low, max(int(size / 42), 2))
+        few = min(int(size / 28), 4)  # a low chart has them closer together
+        step = ticks.byte_step(high - low, max(int(size / 42), few, 2))
         return [(step, ticks.multiples(max(low, 0), high, step))]
+
+    def boundingRect(self) -> QRectF:
+        """With half a line above and below: pyqtgraph leaves out a number that does not fit, and so the zero."""
+        return super().boundingRect().adjusted(0, -_HALF_LINE, 0, _HALF_LINE)
 
     def tickStrings(self, values: list[float], _scale: float, spacing: float) -> list[str]:
         return [ticks.byte_text(value, spacing) for value in values]

@@ -15,9 +15,10 @@ from ..model.axes import XAxis
 from ..model.bands import Bands
 from ..model.paints import Paint
 from ..model.peaks import Peaks, peaks_of
-from .band_painter import Stack, paint_labels, paint_stack, stack
+from .band_painter import paint_labels, paint_stack
 from .frame import Frame, PixelItem
 from .sampling import Columns, peak_columns
+from .stacking import Stack, stack
 from .theme import colour
 
 
@@ -31,7 +32,9 @@ class BandItem(PixelItem):
         self.paints: Sequence[Paint] = ()
         self.lifted: int | None = None
         self.drawn: Stack | None = None
-        """What was painted last, in device pixels."""
+        """What was painted last."""
+        self.columns = 1
+        """How many device pixels wide the view was then."""
         self._sampled: tuple[tuple[object, ...], Columns, I64] | None = None
 
     def show_bands(self, bands: Bands, axis: XAxis, paints: Sequence[Paint], lifted: int | None) -> None:
@@ -51,10 +54,11 @@ class BandItem(PixelItem):
     def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
         if self.bands is None:
             return
-        columns, group_bytes = self.sample(frame.x0, frame.x1, max(int(frame.rect.width()), 1))
+        self.columns = frame.columns
+        columns, group_bytes = self.sample(frame.x0, frame.x1, self.columns)
         if not len(columns.positions):
             return
-        self.drawn = stack(columns.x * frame.sx + frame.dx, group_bytes, frame.y(0), -frame.sy)
+        self.drawn = stack(columns.x * frame.sx + frame.dx, group_bytes, frame.y(0), -frame.sy, frame.ratio)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         paint_stack(painter, self.drawn, self.paints, self.lifted)
 
@@ -92,7 +96,7 @@ class StepLine(PixelItem):
             return
         if self._peaks is None or self._peaks.curve is not self.values:
             self._peaks = Peaks(self.values)
-        columns = peak_columns(self._peaks, self.axis, frame.x0, frame.x1, max(int(frame.rect.width()), 1))
+        columns = peak_columns(self._peaks, self.axis, frame.x0, frame.x1, frame.columns)
         if not len(columns.positions):
             return
         sizes = self.values[columns.positions]

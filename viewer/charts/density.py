@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from PySide6.QtGui import QImage
 
 from memstrata.capture.format.schema import B1, F64, I64
 
 from ..model.address_index import AddressIndex
 from .allocation_colours import AllocationColours
 from .frame import Frame
-from .pixels import picture
+from .pixels import U32
 
 _LEAST = 0.16
 """Opacity of a cell in which there is anything at all."""
@@ -71,7 +70,7 @@ class DensityGrid:
         ))  # fmt: skip
         return upright.transpose(0, 2, 1) + lying
 
-    def image(self) -> QImage:
+    def pixels(self) -> U32:
         """The mean colour of what lies in each cell, the fuller the stronger."""
         cover, *colours = self.coverage()
         some = cover > 1e-9
@@ -79,4 +78,4 @@ class DensityGrid:
         scale = np.divide(alpha, cover, out=np.zeros_like(cover), where=some)
         red, green, blue = (np.clip(part * scale, 0, alpha * 255).astype(np.uint32) for part in colours)
         pixels = ((alpha * 255).astype(np.uint32) << 24) | (red << 16) | (green << 8) | blue
-        return picture(pixels)
+        return pixels

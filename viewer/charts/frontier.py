@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainte
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from ..look import ticks
+from ..look.tips import tip
 from .theme import Theme, colour, current
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 14, 20, 36
@@ -120,13 +121,16 @@ class FrontierChart(QWidget):
     def _cost_axis(self, painter: QPainter, metrics: QFontMetricsF, cost: float) -> None:
         plot = self._plot
         step = ticks.round_step(cost, max(int(plot.width() / 62), 2))
+        if step > cost:  # a narrow chart, too, says what its axis counts
+            step = ticks.round_step(cost / 2.5, 1)
         step = step if self.timed else max(step, 1.0)
         for value in ticks.multiples(step, cost, step):
             x = plot.left() + plot.width() * value / cost
             text = ticks.seconds_text(value, step) if self.timed else ticks.event_text(value, step)
-            box = QRectF(x - 40, plot.bottom() + 2, 80, metrics.height())
+            width = metrics.horizontalAdvance(text) + 2
+            box = QRectF(x - width / 2, plot.bottom() + 2, width, metrics.height())
             if box.right() > self.width():
-                box.moveRight(self.width() - 2)
+                box.moveRight(self.width())
             painter.drawText(box, Qt.AlignmentFlag.AlignHCenter, text)
         title = "more time per step" if self.timed else "layers run again per step"
         below = QRectF(4, plot.bottom() + metrics.height() + 1, self.width() - 4 - _RIGHT, metrics.height() + 2)
@@ -163,7 +167,7 @@ class FrontierChart(QWidget):
         if number < 0:
             QToolTip.hideText()
             return
-        QToolTip.showText(event.globalPosition().toPoint(), self.points[number].text, self)
+        QToolTip.showText(event.globalPosition().toPoint(), tip(self.points[number].text), self)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)

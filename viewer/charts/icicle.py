@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from memstrata.capture.format.schema import B1
 
 from ..look import palette
+from ..look.tips import tip
 from ..look.units import bytes_text, percent_text
 from ..model.stack_tree import NO_STACK, StackTree
 from .theme import Theme, current
@@ -19,7 +20,7 @@ from .theme import Theme, current
 _ROW = 20
 _NARROWEST = 1.5
 """Pixels; what is narrower is left out, and its parent's own colour shows there."""
-_OWN = {False: ("#2c6fbb", "#4c89cf"), True: ("#3f7fd0", "#5a97e0")}
+_OWN = {False: ("#2c6fbb", "#3b7bc8"), True: ("#2f68b5", "#3b78c6")}
 _OTHER = {False: ("#c9ced6", "#d6dae0"), True: ("#474b53", "#53575f")}
 
 
@@ -114,8 +115,7 @@ class Icicle(QWidget):
         fill = self._fill(node)
         painter.fillRect(inside, QColor(fill))
         if node in self._heavy:
-            painter.setPen(QPen(QColor(self.theme.text), 1))
-            painter.drawLine(inside.bottomLeft(), inside.bottomRight())
+            painter.fillRect(QRectF(inside.left(), inside.bottom() - 2, inside.width(), 2), QColor(self.theme.text))
         if rect.width() > 34:
             painter.setPen(QColor(palette.text_on(fill)))
             text = f"{self.name_of(node)}  {bytes_text(int(self.tree.bytes[node]))}"
@@ -145,7 +145,8 @@ class Icicle(QWidget):
             return
         size = int(self.tree.bytes[node])
         share = percent_text(size / (self.tree.total_bytes or 1))
-        QToolTip.showText(event.globalPosition().toPoint(), f"{self.name_of(node)}\n{bytes_text(size)}, {share}", self)
+        said = f"{self.name_of(node)}\n{bytes_text(size)}, {share}"
+        QToolTip.showText(event.globalPosition().toPoint(), tip(said), self)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Escape, Qt.Key.Key_Backspace) and self.top >= 0 and self.tree is not None:

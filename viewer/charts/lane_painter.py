@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -10,12 +10,16 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from memstrata.capture.format.schema import F64, I64, NONE
 
+from ..analysis.predicted_curve import PredictedCurve
 from ..model.axes import XAxis
 from ..model.paints import category_paint
 from ..state.lanes import Lane, Lanes
-from .band_painter import paint_stack, stack
+from ..state.view_state import Segments
+from .band_painter import paint_stack
+from .frame import device_ratio
 from .ribbon import paint_phase
 from .sampling import spans_of_columns
+from .stacking import stack
 from .theme import Theme, colour
 
 STRIP = 4
@@ -31,6 +35,8 @@ class Window:
     high: float
     left: float
     right: float
+    ratio: float = 1.0
+    """Device pixels to one pixel."""
 
     def px(self, x: F64) -> F64:
         """Pixels of x values."""
@@ -56,6 +62,8 @@ class LanePainter:
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
+        self.plan: Segments | None = None
+        """The plan that is tried."""
         self._window: Window | None = None
         self._sampled: dict[int, tuple[F64, I64]] = {}
 
@@ -64,7 +72,7 @@ class LanePainter:
         if window != self._window:
             self._window, self._sampled = window, {}
         if id(lane) not in self._sampled:
-            width = max(int(window.right - window.left), 1)
+            width = max(round((window.right - window.left) * window.ratio), 1)
             x, first, last = spans_of_columns(window.axis, window.low, window.high, width)
             self._sampled[id(lane)] = (x, lane.bytes_at(lane.peaks(first, last)))
         return self._sampled[id(lane)]
@@ -73,28 +81,31 @@ class LanePainter:
         """Paint the lane into a rectangle; `scale` bytes fill its height."""
         area = rect.adjusted(0, 3, 0, -STRIP - 3)
         per_byte = area.height() / scale
+        window = replace(window, ratio=device_ratio(painter))
         x, sums = self.sample(lane, window)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         if len(x) > 1:
-            bands = stack(window.px(x), sums, area.bottom(), per_byte)
+            bands = stack(window.px(x), sums, area.bottom(), per_byte, window.ratio)
             paint_stack(painter, bands, [category_paint(c, theme.dark) for c in lane.categories])
-        self._predicted(painter, area, lane, window, per_byte, theme)
+        for curve, ink, style in (
+            (self.lanes.predicted(lane), theme.text, Qt.PenStyle.DashLine),
+            (self.lanes.tried(lane, self.plan), theme.accent, Qt.PenStyle.DotLine),
+        ):
+            if curve is not None and curve.peak_bytes:
+                self._line(painter, area, curve, window, per_byte, (colour(theme.panel, 190), QColor(ink), style))
         self._passes(painter, QRectF(rect.left(), area.bottom() + 1, rect.width(), STRIP), lane, window, theme)
 
-    def _predicted(
-        self, painter: QPainter, area: QRectF, lane: Lane, window: Window, per_byte: float, theme: Theme
-    ) -> None:
-        curve = self.lanes.predicted(lane)
-        if curve is None or curve.peak_bytes == 0:
-            return
+    def _line(
+        self, painter: QPainter, area: QRectF, curve: PredictedCurve, window: Window, per_byte: float,
+        pen: tuple[QColor, QColor, Qt.PenStyle],
+    ) -> None:  # fmt: skip
+        """A predicted line of steps over a paler one, which sets it off from the bands."""
         x = window.px(window.axis.x_of(np.append(curve.positions, window.axis.last + 1)))
         y = np.asarray(area.bottom() - curve.bytes * per_byte, np.float64)
         line = QPolygonF([QPointF(*point) for point in outline(x, y, curve.bytes)])
-        for width, ink, style in (
-            (3.0, colour(theme.panel, 190), Qt.PenStyle.SolidLine),
-            (1.4, QColor(theme.text), Qt.PenStyle.DashLine),
-        ):
-            painter.setPen(QPen(ink, width, style))
+        around, ink, style = pen
+        for width, each, how in ((3.0, around, Qt.PenStyle.SolidLine), (1.6, ink, style)):
+            painter.setPen(QPen(each, width, how))
             painter.drawPolyline(line)
 
     def _passes(self, painter: QPainter, rect: QRectF, lane: Lane, window: Window, theme: Theme) -> None:

@@ -129,8 +129,8 @@ class MarkItem(PixelItem):
         painter.drawText(place, Qt.AlignmentFlag.AlignLeft, text)
 
 
-def pill(painter: QPainter, inside: QRectF, x: float, y: float, text: str, fill: str, ink: str) -> None:
-    """A rounded label at x, kept inside the view: right of x where there is room, else left of it."""
+def pill(painter: QPainter, inside: QRectF, x: float, y: float, text: str, fill: str, ink: str) -> QRectF:
+    """A rounded label at x, kept inside the view: right of x where there is room, else left. Returns its place."""
     font = painter.font()
     font.setBold(True)
     painter.setFont(font)
@@ -145,3 +145,4 @@ def pill(painter: QPainter, inside: QRectF, x: float, y: float, text: str, fill:
     painter.drawText(place, Qt.AlignmentFlag.AlignCenter, text)
     font.setBold(False)
     painter.setFont(font)
+    return place

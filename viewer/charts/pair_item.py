@@ -6,16 +6,19 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
+from memstrata.capture.format.schema import I64
+
 from ..look.units import bytes_text
 from ..model.axes import XAxis
 from ..model.paints import Paint
 from ..model.run import Run
 from ..state.structure import Structure
-from .band_painter import band_rects, stack
+from .band_painter import band_rects
 from .colours import fill_brush
 from .frame import Frame, PixelItem
 from .marks import pill
 from .sampling import peak_columns
+from .stacking import stack
 from .theme import Theme, colour
 
 
@@ -38,6 +41,10 @@ class PairItem(PixelItem):
         self.cell: int | None = None
         self.cursors: tuple[int, int] | None = None
         """Positions; drawn on axes without cells."""
+        self.planned: I64 | None = None
+        """What the run before says of the plan of the run after, at its own positions."""
+        self.pills: list[QRectF] = []
+        """Where names stand, in pixels."""
 
     @property
     def axes(self) -> tuple[XAxis, XAxis]:
@@ -54,6 +61,9 @@ class PairItem(PixelItem):
         for line, ink in zip(lines, line_inks(self.theme)):
             painter.setPen(QPen(QColor(ink), 1.6))
             painter.drawPolyline(line)
+        if self.planned is not None:
+            painter.setPen(QPen(QColor(self.theme.accent), 2, Qt.PenStyle.DotLine))
+            painter.drawPolyline(self._planned_line(frame, self.planned))
         if self.cursors is not None and not self.structure.cells:
             self._cursor_lines(painter, frame, self.cursors)
         self._peaks(painter, frame)
@@ -61,16 +71,24 @@ class PairItem(PixelItem):
     def _area(self, painter: QPainter, frame: Frame, number: int) -> QPolygonF:
         """Fills the area of a run. Returns the line over it."""
         curve, paint = self.runs[number].curve, run_paints(self.theme)[number]
-        columns = peak_columns(curve, self.axes[number], frame.x0, frame.x1, max(int(frame.rect.width()), 1))
+        columns = peak_columns(curve, self.axes[number], frame.x0, frame.x1, frame.columns)
         if not len(columns.positions):
             return QPolygonF()
         values = curve[columns.positions]
-        area = stack(columns.x * frame.sx + frame.dx, values[None, :], frame.y(0), -frame.sy)
+        area = stack(columns.x * frame.sx + frame.dx, values[None, :], frame.y(0), -frame.sy, frame.ratio)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(fill_brush(paint, 0.32 if number == 0 else 0.62))
         painter.drawRects(band_rects(area, 0))
         points = np.stack([np.repeat(area.x, 2)[1:-1], np.repeat(area.y[1], 2)], axis=1)
+        return QPolygonF([QPointF(*point) for point in points.tolist()])
+
+    def _planned_line(self, frame: Frame, curve: I64) -> QPolygonF:
+        columns = peak_columns(curve, self.axes[0], frame.x0, frame.x1, frame.columns)
+        if not len(columns.positions):
+            return QPolygonF()
+        x, y = columns.x * frame.sx + frame.dx, frame.y(0) + curve[columns.positions] * frame.sy
+        points = np.stack([np.repeat(x, 2)[1:-1], np.repeat(y, 2)], axis=1)
         return QPolygonF([QPointF(*point) for point in points.tolist()])
 
     def _cursor_lines(self, painter: QPainter, frame: Frame, cursors: tuple[int, int]) -> None:
@@ -83,6 +101,7 @@ class PairItem(PixelItem):
     def _peaks(self, painter: QPainter, frame: Frame) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
         taken: QPointF | None = None
+        self.pills = []
         for run, axis, paint in zip(self.runs, self.axes, run_paints(self.theme)):
             at = QPointF(frame.x(float(axis.x_of(run.peak_position))), frame.y(run.peak_bytes))
             painter.setPen(QPen(QColor(self.theme.text), 1.2))
@@ -91,5 +110,6 @@ class PairItem(PixelItem):
             near = taken is not None and abs(at.x() - taken.x()) < 320 and abs(at.y() - taken.y()) < 30
             y = at.y() + 8 if near else max(at.y() - 26, frame.rect.top() + 2)
             text = f"{run.name} {bytes_text(run.peak_bytes)}"
-            pill(painter, frame.rect, at.x(), min(y, frame.rect.bottom() - 24), text, self.theme.text, self.theme.panel)
+            y = min(y, frame.rect.bottom() - 24)
+            self.pills.append(pill(painter, frame.rect, at.x(), y, text, self.theme.text, self.theme.panel))
             taken = at

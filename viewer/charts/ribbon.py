@@ -8,13 +8,14 @@ import numpy as np
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
 
-from memstrata.capture.format.schema import F64, Phase
+from memstrata.capture.format.schema import F64, I64, Phase
 
 from ..look.palette import channels
 from ..model.axes import XAxis
 from ..model.paints import phase_paint
 from .colours import fill_brush
 from .frame import Frame, PixelItem
+from .rectangles import Rectangles
 from .theme import Theme, colour
 
 HEIGHT = 22
@@ -22,6 +23,8 @@ FOOT = 3
 _OPACITY = 0.28
 _NAMED = 24
 """Pixels below which no name fits."""
+_NARROW = 4.0
+"""Pixels below which no hatch shows."""
 
 
 class RibbonItem(PixelItem):
@@ -33,30 +36,61 @@ class RibbonItem(PixelItem):
         self.axis: XAxis | None = None
         self._ends: F64 = np.empty((0, 2))
         """Where each phase begins and ends, as x."""
+        self._steps: F64 = np.empty(0)
+        """Where steps begin and end, as x."""
         self.said = ""
+        self._rectangles = Rectangles()
 
-    def show_phases(self, phases: Sequence[tuple[Phase, int, int]], axis: XAxis, said: str = "") -> None:
-        """What to paint from now on; `said` stands behind each name."""
+    def show_phases(
+        self, phases: Sequence[tuple[Phase, int, int]], axis: XAxis, said: str = "",
+        steps: Sequence[tuple[int, int]] = (),
+    ) -> None:  # fmt: skip
+        """What to paint from now on; `said` stands behind each name. `steps` are (first, last position)."""
         self.phases, self.axis, self.said = [p for p in phases if p[0] != Phase.other], axis, said
         self._ends = axis.x_of(np.array([p[1:] for p in self.phases], np.int64).reshape(-1, 2))
+        self._steps = axis.x_of(np.unique(np.array(steps, np.int64)))
         self.update()
 
     def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
         if self.axis is None:
             return
         ends, whole = self._ends * frame.sx + frame.dx, frame.rect
-        for place in _seen(ends, whole):
+        seen = _seen(ends, whole)
+        narrow = ends[seen, 1] - ends[seen, 0] < _NARROW
+        self._paint_narrow(painter, whole, seen[narrow], ends)
+        for place in seen[~narrow].tolist():
             phase, (left, right) = self.phases[place][0], ends[place].tolist()
-            rect = QRectF(left, whole.top(), max(right - left, 1.0), whole.height())
+            rect = QRectF(left, whole.top(), right - left, whole.height())
             paint_phase(painter, rect.intersected(whole), phase, self.theme, phase.name + self.said)
+        self._paint_steps(painter, frame)
+
+    def _paint_narrow(self, painter: QPainter, whole: QRectF, places: I64, ends: F64) -> None:
+        """All that have no room for a name or a hatch, those of one phase at once: a run of thousands of steps has
+        thousands of them."""
+        painter.setPen(Qt.PenStyle.NoPen)
+        kinds = np.array([self.phases[place][0] for place in places.tolist()], np.int64)
+        for kind in np.unique(kinds).tolist():
+            left, right = ends[places[kinds == kind]].T
+            paint = phase_paint(Phase(kind), self.theme.dark)
+            for top, opacity in ((whole.top(), _OPACITY), (whole.bottom() - FOOT, 1.0)):
+                painter.setBrush(fill_brush(paint, opacity))
+                top_edge, bottom = np.full(len(left), top), np.full(len(left), whole.bottom())
+                self._rectangles.put(left, top_edge, np.maximum(right, left + 1), bottom).paint(painter)
+
+    def _paint_steps(self, painter: QPainter, frame: Frame) -> None:
+        """A line where a step begins or ends; of several within one pixel one stands for all."""
+        whole = frame.rect
+        for x in np.unique(np.rint(self._steps * frame.sx + frame.dx)).tolist():
+            if whole.left() <= x <= whole.right():
+                painter.fillRect(QRectF(x - 1, whole.top(), 2, whole.height()), QColor(self.theme.text))
 
 
-def _seen(ends: F64, rect: QRectF) -> list[int]:
+def _seen(ends: F64, rect: QRectF) -> I64:
     """Which of these intervals (pixels) are in sight; of several within one pixel the first stands for all."""
     narrow = ends[:, 1] - ends[:, 0] < 1
     pixel = np.floor(ends[:, 0])
     hidden = np.append(False, narrow[1:] & narrow[:-1] & (pixel[1:] == pixel[:-1]))[: len(ends)]
-    return np.flatnonzero((ends[:, 1] >= rect.left()) & (ends[:, 0] <= rect.right()) & ~hidden).tolist()
+    return np.flatnonzero((ends[:, 1] >= rect.left()) & (ends[:, 0] <= rect.right()) & ~hidden)
 
 
 def paint_phase(painter: QPainter, rect: QRectF, phase: Phase, theme: Theme, name: str = "") -> None:

@@ -7,21 +7,25 @@ from itertools import groupby
 
 import pyqtgraph as pg
 from PySide6.QtCore import QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QMouseEvent, QPainter
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+from PySide6.QtWidgets import QWidget
 
 from memstrata.capture.format.schema import NONE, Phase
 
+from ..analysis.planned_before import PlannedBefore
 from ..look.units import bytes_text, difference_text, exact_bytes_text, seconds_text
 from ..model.run import Run
 from ..state.structure import Cell, Structure
 from .axis_items import BytesAxis, UnitAxis, style_axis
 from .frame import Frame, PixelItem
+from .grid import GridItem
+from .other_lines import Line, OtherLines
 from .pair_item import PairItem
+from .plot import Plot
 from .ribbon import HEIGHT, paint_phase
 from .theme import Theme, current
 from .time_view import TimeView
-from .timeline import AXIS_WIDTH, GRID, RIGHT_MARGIN
+from .timeline import AXIS_WIDTH, RIGHT_MARGIN
 
 _HEADROOM = 1.16
 
@@ -70,21 +74,18 @@ class CellLabels(PixelItem):
         return name.rpartition(".")[2]
 
 
-class StructureChart(pg.GraphicsLayoutWidget):
+class StructureChart(Plot):
     """Reads two runs on one axis; says which cell was clicked or, on an axis without cells, which x."""
 
     picked = Signal(int)
     placed = Signal(float)
 
     def __init__(self, structure: Structure, runs: tuple[Run, Run], parent: QWidget | None = None) -> None:
-        super().__init__(parent=parent)
+        super().__init__(parent)
         self.structure, self.runs = structure, runs
         along = "phase and layer" if structure.cells else structure.a.title
         self.setAccessibleName(f"Memory of both runs by {along}")
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setMouseTracking(True)
         self.pair = PairItem(structure, runs)
-        self.items = [self.pair]
         self._build()
         self.set_theme(current())
 
@@ -93,23 +94,32 @@ class StructureChart(pg.GraphicsLayoutWidget):
         self.ci.layout.setVerticalSpacing(2)
         self.ci.layout.setHorizontalSpacing(0)
         self.bytes_axis, self.x_axis = BytesAxis(AXIS_WIDTH), UnitAxis()
+        self.grid = GridItem(self.bytes_axis)
+        self.others = OtherLines(self.pair)
+        self.items: list[PixelItem] = [self.pair, self.grid, self.others]
         self.view = TimeView()
         self.addItem(self.bytes_axis, row=1, col=0)
         self.addItem(self.view, row=1, col=1)
         self.bytes_axis.linkToView(self.view)
-        top = int(max(run.peak_bytes for run in self.runs) * _HEADROOM) + 1
-        self.view.addItem(self.pair, ignoreBounds=True)
+        for item in self.items:
+            self.view.addItem(item, ignoreBounds=True)
         if self.structure.cells:
             self._add_cells()
         else:
             self.addItem(self.x_axis, row=2, col=1)
             self.x_axis.linkToView(self.view)
             self.x_axis.set_unit(self.structure.a.unit, self._title())
-        for item in self.items:
-            item.set_extent(0, self.structure.width, top if item is self.pair else 1)
-        self.view.bound(self.structure.whole, top)
+        self._show_top()
         self.view.setXRange(0, self.structure.width, padding=0)
         self.view.clicked.connect(self._clicked)
+
+    def _show_top(self) -> None:
+        """Give the bytes the height that all curves need."""
+        runs = (*self.runs, *(run for run, _ in self.others.lines))
+        top = int(max(run.peak_bytes for run in runs) * _HEADROOM) + 1
+        for item in self.items:
+            item.set_extent(0, self.structure.width, top if item in (self.pair, self.grid, self.others) else 1)
+        self.view.bound(self.structure.whole, top)
 
     def _add_cells(self) -> None:
         """The phases over the plot, the layers under it."""
@@ -144,7 +154,6 @@ class StructureChart(pg.GraphicsLayoutWidget):
         self.setBackground(theme.panel)
         for axis in (self.bytes_axis, self.x_axis):
             style_axis(axis, theme)
-        self.bytes_axis.setGrid(GRID)
         for item in self.items:
             item.theme = theme
             item.update()
@@ -156,7 +165,21 @@ class StructureChart(pg.GraphicsLayoutWidget):
         self.pair.cell, self.pair.cursors = cell, cursors
         self.pair.update()
 
-    def hover_text(self, x: float) -> str:
+    def show_planned(self, planned: PlannedBefore | None) -> None:
+        """The line that the run before predicts for the plan of the run after; none for None."""
+        self.pair.planned = None if planned is None else planned.curve
+        self.pair.update()
+        if planned is not None:
+            self.setAccessibleDescription(f"{planned.text}; dotted.")
+
+    def show_others(self, lines: tuple[Line, ...]) -> None:
+        """Draw further runs on this axis too, or none."""
+        if [run for run, _ in lines] != [run for run, _ in self.others.lines]:
+            self.others.lines = lines
+            self._show_top()
+            self.others.update()
+
+    def hover_text(self, x: float, _y: float = 0.0) -> str:
         """What is at x, and the bytes of each run there: in a cell the most of it."""
         lines, sizes = [], []
         if self.structure.cells:
@@ -168,15 +191,12 @@ class StructureChart(pg.GraphicsLayoutWidget):
             at = [int(axis.position_at(x)) for axis in self.pair.axes]
             sizes = [int(run.curve[position]) for run, position in zip(self.runs, at)]
         lines += [f"{run.name}: {bytes_text(n)} ({exact_bytes_text(n)})" for run, n in zip(self.runs, sizes)]
-        return "\n".join([*lines, f"difference {difference_text(sizes[1] - sizes[0])}"])
+        lines.append(f"difference {difference_text(sizes[1] - sizes[0])}")
+        for run, axis in self.others.lines:
+            here = int(run.curve[int(axis.position_at(x))])
+            lines.append(f"{run.name}: {bytes_text(here)} ({exact_bytes_text(here)})")
+        return "\n".join(lines)
 
     def _place_text(self, x: float) -> str:
         texts = {"s": seconds_text(x), "events": f"event {x:,.0f}"}
         return texts.get(self.structure.a.unit, f"{x:.1f}%")
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        super().mouseMoveEvent(event)
-        scene = self.mapToScene(event.position().toPoint())
-        if event.buttons() == Qt.MouseButton.NoButton and self.view.sceneBoundingRect().contains(scene):
-            text = self.hover_text(self.view.mapSceneToView(scene).x())
-            QToolTip.showText(event.globalPosition().toPoint(), text, self)

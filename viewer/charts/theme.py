@@ -87,7 +87,7 @@ class ThemeWatch(QObject):
         self.theme = current()
         app = QApplication.instance()
         assert isinstance(app, QApplication)
-        app.installEventFilter(self)
+        parent.installEventFilter(self)  # every widget hears of a new palette; a filter of all events costs too much
         app.styleHints().colorSchemeChanged.connect(self._look)
 
     def eventFilter(self, _watched: QObject, event: QEvent) -> bool:

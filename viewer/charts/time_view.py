@@ -6,11 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import pyqtgraph as pg
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QPointF, Qt, Signal
 
 from ..model.axes import XAxis
 
 _MARGIN = 0.004
+HALF = QPointF(0.5, 0.5)
+"""From the corner of a pixel, which is where the pointer says it is, to its middle, which is what is painted there."""
 
 
 class TimeView(pg.ViewBox):
@@ -47,5 +49,5 @@ class TimeView(pg.ViewBox):
     def mouseClickEvent(self, event: Any) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             event.accept()
-            where = self.mapSceneToView(event.scenePos())
+            where = self.mapSceneToView(event.scenePos() + HALF / self.getViewWidget().devicePixelRatioF())
             self.clicked.emit(where.x(), where.y())

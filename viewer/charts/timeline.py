@@ -4,50 +4,45 @@ from __future__ import annotations
 
 import pyqtgraph as pg
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QWidget
 
 from ..look.units import bytes_text, exact_bytes_text
 from ..look.words import PREDICTION, RESERVED, WHAT_IF
 from ..model.curves import live_bytes
 from ..model.paints import group_paints
 from ..model.query import AllocationQuery
+from ..model.step_positions import step_positions
 from ..state.scope import Scope
 from ..state.selection import failed_allocations
 from ..state.tab_facts import predicted_step
 from ..state.view_state import RunView
-from ..state.within import CURSOR
 from .axis_items import BytesAxis, UnitAxis, style_axis
 from .band_item import BandItem, BandNames, StepLine
 from .frame import PixelItem
-from .keys import moved
+from .grid import GridItem
 from .marks import MarkItem, Marks
+from .plot import RunPlot
 from .ribbon import HEIGHT, RibbonItem
 from .theme import Theme, current
 from .time_view import TimeView
 
 AXIS_WIDTH = 78
 RIGHT_MARGIN = 16
-GRID = 48
-"""Opacity of the lines at the ticks, of 255."""
 _HEADROOM = 1.14  # for the flag over the peak
 
 
-class Timeline(pg.GraphicsLayoutWidget):
-    """Shows one run. Reads the scope, changes only the scope."""
+class Timeline(RunPlot):
+    """Shows one run."""
 
     moved = Signal()
     """The plot's place or range on the screen changed."""
 
     def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
-        super().__init__(parent=parent)
-        self.scope, self.run = scope, scope.run
+        super().__init__(scope, parent)
         self.setAccessibleName("Timeline of memory by group")
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setMouseTracking(True)
         self.predicted = self.run.once(predicted_step)
         self.failed = failed_allocations(self.run)
-        self._setting = False
         self._top = 0
         self._build()
         self.set_theme(current())
@@ -63,7 +58,7 @@ class Timeline(pg.GraphicsLayoutWidget):
         self.ribbon_view.setYRange(0, 1, padding=0)
         self.ribbon_view.setFixedHeight(HEIGHT if self.run.phases else 1)
         self.bytes_axis, self.x_axis = BytesAxis(AXIS_WIDTH), UnitAxis()
-        self.view = TimeView()
+        self.follow(TimeView())
         self.addItem(self.ribbon_view, row=0, col=1)
         self.addItem(self.bytes_axis, row=1, col=0)
         self.addItem(self.view, row=1, col=1)
@@ -72,7 +67,7 @@ class Timeline(pg.GraphicsLayoutWidget):
         self.x_axis.linkToView(self.view)
         self.ribbon_view.setXLink(self.view)
         self.ribbon, self.bands_item, self.marks_item = RibbonItem(), BandItem(), MarkItem()
-        self.names = BandNames(self.bands_item)
+        self.names, self.grid = BandNames(self.bands_item), GridItem(self.bytes_axis)
         self.reserved_line = StepLine(Qt.PenStyle.SolidLine)
         self.predicted_line = StepLine(Qt.PenStyle.DashLine, 2.0)
         self.matching_line = StepLine(Qt.PenStyle.SolidLine, 2.0)
@@ -81,14 +76,12 @@ class Timeline(pg.GraphicsLayoutWidget):
         for item in self._over_plot:
             self.view.addItem(item, ignoreBounds=True)
         self.view.clicked.connect(self._clicked)
-        self.view.brushed.connect(self._brushed)
-        self.view.sigXRangeChanged.connect(self._range_changed)
 
     @property
     def _over_plot(self) -> tuple[PixelItem, ...]:
         return (
-            self.bands_item, self.reserved_line, self.predicted_line, self.matching_line, self.what_if_line, self.names,
-            self.marks_item,
+            self.bands_item, self.grid, self.reserved_line, self.predicted_line, self.matching_line,
+            self.what_if_line, self.names, self.marks_item,
         )  # fmt: skip
 
     @property
@@ -115,7 +108,6 @@ class Timeline(pg.GraphicsLayoutWidget):
         self.setBackground(theme.panel)
         for axis in (self.bytes_axis, self.x_axis):
             style_axis(axis, theme)
-        self.bytes_axis.setGrid(GRID)
         for item in (*self._over_plot, self.ribbon):
             item.theme = theme
         self.theme = theme
@@ -125,7 +117,8 @@ class Timeline(pg.GraphicsLayoutWidget):
         axis = self.scope.axis
         self._show_top()
         self.x_axis.set_unit(axis.unit, axis.title)
-        self.ribbon.show_phases(self.run.phases, axis, " (inferred)" if self.run.phases_inferred else "")
+        said = " (inferred)" if self.run.phases_inferred else ""
+        self.ribbon.show_phases(self.run.phases, axis, said, self.run.once(step_positions))
         self.reserved_line.show_values(self.run.reserved, axis, self.theme.faint)
         predicted = None if self.predicted is None else self.predicted.bytes
         self.predicted_line.show_values(predicted, axis, self.theme.text)
@@ -140,9 +133,7 @@ class Timeline(pg.GraphicsLayoutWidget):
         axis, self._top = self.scope.axis, self.top
         for item in (*self._over_plot, self.ribbon):
             item.set_extent(float(axis.edges[0]), float(axis.edges[-1]), self._top if item is not self.ribbon else 1)
-        self._setting = True
-        self.view.bound(axis, self._top)
-        self._setting = False
+        self.bound(self._top)
 
     def _show_what_if(self) -> None:
         """The bytes with the plan that is tried, once they are known."""
@@ -181,9 +172,7 @@ class Timeline(pg.GraphicsLayoutWidget):
         self.marks_item.show_marks(Marks(peak_x, run.peak_bytes, x, end_x, here, life, capacity, mark, failed))
 
     def _show_range(self) -> None:
-        self._setting = True
-        self.view.setXRange(*self.scope.visible, padding=0)
-        self._setting = False
+        self.show_range()
         self.moved.emit()
 
     def _view_changed(self, old: RunView, new: RunView) -> None:
@@ -200,17 +189,11 @@ class Timeline(pg.GraphicsLayoutWidget):
             self._show_what_if()
         self._show_marks()
 
-    def _range_changed(self, _view: object, span: tuple[float, float]) -> None:
-        if not self._setting:
-            axis = self.scope.axis
-            whole = span[0] <= axis.edges[0] and span[1] >= axis.edges[-1]
-            self.scope.look(visible=None if whole else (axis.fraction_at(span[0]), axis.fraction_at(span[1])))
-
     def group_at(self, x: float, y: float) -> tuple[int, int | None]:
         """(position, group of the band under this point or None)."""
         position = int(self.scope.axis.position_at(x))
         low, high = self.view.viewRange()[0]
-        columns, sums = self.bands_item.sample(low, high, max(int(self.view.width()), 1))
+        columns, sums = self.bands_item.sample(low, high, self.bands_item.columns)
         if not len(columns.positions):
             return position, None
         column = min(max(int(columns.x.searchsorted(x)) - 1, 0), sums.shape[1] - 1)
@@ -224,14 +207,6 @@ class Timeline(pg.GraphicsLayoutWidget):
         bands = self.scope.bands
         query: AllocationQuery | None = None if group is None else bands.query(group)
         self.scope.look(cursor=position, query=None if query == self.scope.view.query else query, allocation=None)
-
-    def _brushed(self, from_x: float, to_x: float) -> None:
-        """A stretch drawn with Shift held: its ends are the mark and the cursor, and the tables show it."""
-        self.setFocus()
-        mark, cursor = (int(self.scope.axis.position_at(x)) for x in (from_x, to_x))
-        within = self.scope.view.within
-        within = "alive" if within == CURSOR else within
-        self.scope.look(mark=mark, cursor=cursor, within=within, allocation=None)
 
     def hover_text(self, x: float, y: float) -> str:
         """What is under this point, with exact bytes."""
@@ -248,20 +223,6 @@ class Timeline(pg.GraphicsLayoutWidget):
         if self.run.reserved is not None:
             lines.append(f"{RESERVED}: {exact_bytes_text(int(self.run.reserved[position]))}")
         return "\n".join(lines)
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        super().mouseMoveEvent(event)
-        scene = self.mapToScene(event.position().toPoint())
-        if event.buttons() == Qt.MouseButton.NoButton and self.view.sceneBoundingRect().contains(scene):
-            where = self.view.mapSceneToView(scene)
-            QToolTip.showText(event.globalPosition().toPoint(), self.hover_text(where.x(), where.y()), self)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        change = moved(event, self.scope)
-        if change is None:
-            event.ignore()
-            return
-        self.scope.look(**change)
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:
         super().resizeEvent(event)

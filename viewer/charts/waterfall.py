@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QHelpEvent, QKeyEvent, QMouseEv
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from ..analysis.waterfall import Step, Waterfall
+from ..look.tips import tip
 from ..look.units import bytes_text, difference_text, exact_bytes_text
 from ..model.paints import Paint
 from .colours import fill_brush, hatch_brush
@@ -168,6 +169,6 @@ class WaterfallChart(QWidget):
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(event.globalPos(), self.hover_text(event.pos().y()), self)
+            QToolTip.showText(event.globalPos(), tip(self.hover_text(event.pos().y())), self)
             return True
         return super().event(event)

@@ -1,0 +1,70 @@
+"""The curves of further runs over those of the two that are compared: thin lines, each with its name at its peak."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPolygonF, QRegion
+
+from ..look.palette import cycle
+from ..look.units import bytes_text
+from ..model.axes import XAxis
+from ..model.run import Run
+from .frame import Frame, PixelItem
+from .pair_item import PairItem
+from .sampling import peak_columns
+
+Line = tuple[Run, XAxis]
+
+
+class OtherLines(PixelItem):
+    """Lines in colours of their own; a name that would lie on another one is left to the hover."""
+
+    def __init__(self, pair: PairItem) -> None:
+        """Painted after `pair`, whose names stay free."""
+        super().__init__()
+        self.pair = pair
+        self.lines: tuple[Line, ...] = ()
+
+    def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
+        taken = list(self.pair.pills)
+        inks = cycle(len(self.lines) + 1, self.theme.dark)[1:]  # the first is too near to that of the run after
+        free = QRegion(frame.rect.toRect())
+        for pill in self.pair.pills:
+            free = free.subtracted(QRegion(pill.toAlignedRect()))
+        painter.setClipRegion(free)
+        for (run, axis), ink in zip(self.lines, inks):
+            painter.setPen(QPen(QColor(ink), 1.3))
+            painter.drawPolyline(_polyline(frame, run, axis))
+        for (run, axis), ink in zip(self.lines, inks):
+            self._name(painter, frame, run, axis, ink, taken)
+
+    def _name(self, painter: QPainter, frame: Frame, run: Run, axis: XAxis, ink: str, taken: list[QRectF]) -> None:
+        at = QPointF(frame.x(float(axis.x_of(run.peak_position))), frame.y(run.peak_bytes))
+        painter.setPen(QPen(QColor(self.theme.text), 1))
+        painter.setBrush(QColor(ink))
+        painter.drawEllipse(at, 2.6, 2.6)
+        text = f"{run.name} {bytes_text(run.peak_bytes)}"
+        metrics = QFontMetricsF(painter.font())
+        width, height = metrics.horizontalAdvance(text) + 8, metrics.height() + 2
+        last = frame.rect.right() - width
+        lefts = (max(min(x, last), frame.rect.left()) for x in (at.x() + 6, at.x() - 6 - width))
+        tops = (max(at.y() - height - 3, frame.rect.top()), at.y() + 5)
+        places = (QRectF(left, top, width, height) for left, top in product(lefts, tops))
+        place = next((one for one in places if not any(one.intersects(other) for other in taken)), None)
+        if place is None:
+            return
+        taken.append(place)
+        painter.fillRect(place, QColor(self.theme.panel))
+        painter.drawText(place, Qt.AlignmentFlag.AlignCenter, text)
+
+
+def _polyline(frame: Frame, run: Run, axis: XAxis) -> QPolygonF:
+    columns = peak_columns(run.curve, axis, frame.x0, frame.x1, frame.columns)
+    if not len(columns.positions):
+        return QPolygonF()
+    x, y = columns.x * frame.sx + frame.dx, frame.y(0) + run.curve[columns.positions] * frame.sy
+    points = np.stack([np.repeat(x, 2)[1:-1], np.repeat(y, 2)], axis=1)
+    return QPolygonF([QPointF(*point) for point in points.tolist()])
