@@ -25,6 +25,7 @@ class Case:
     layers: str
     build: Callable[[], nn.Module]
     loss: Callable[[nn.Module], Tensor]
+    has_matmul: bool = True
 
 
 class Block(nn.Module):
@@ -193,7 +194,7 @@ UNTUNED = (
     Case("GPT-2, tied head", "h", lambda: Gpt2(vocabulary=4096, tied=True), _language),
     Case("Llama, bfloat16", "layers", lambda: Llama().bfloat16(), _language),
     Case("convolutions", "", lambda: nn.Sequential(*[Residual(16) for _ in range(8)]),
-         lambda model: model(torch.randn(8, 16, 32, 32)).square().mean()),
+         lambda model: model(torch.randn(8, 16, 32, 32)).square().mean(), has_matmul=False),
 )  # fmt: skip
 
 PLANS = ("1", "2", "4", "uneven")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import opening
 import readers
 import torch
 import torch.nn.functional as F
@@ -114,7 +115,7 @@ def sizes(folder: Path) -> Iterator[str]:
         yield f"size {name:6}  {n:6,} events   file {file / n:5.1f} B per event   tables {held / n:5.1f} B per event"
 
 
-def opening() -> Iterator[str]:
+def samples_open() -> Iterator[str]:
     """From file to the curves by category, for each sample and each snapshot at hand."""
     found = sorted((ROOT / "samples").glob("*.mstrata"))
     found += sorted((ROOT.parent / "shared" / "snapshots").glob("*.pickle"))
@@ -138,8 +139,9 @@ def main(folder: Path) -> None:
         armed_cost(folder),
         idle_cost(folder),
         sizes(folder),
-        opening(),
+        samples_open(),
         readers.rows(),
+        opening.rows(),
         view.lines(),
     )
     for part in parts:

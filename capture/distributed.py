@@ -16,15 +16,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from .format.files import RANKS_FOLDER
 from .format.recording import Recording
 from .format.units import bytes_text
 from .output_path import means_folder as means_folder
 from .sharding import fsdp_parameters
 from .storages import pieces
 from .summary import peak_bytes
-
-FOLDER = ".d"
-"""`step.mstrata` becomes the folder `step.mstrata.d` where there are several ranks."""
 
 _RUN_KEY = "memstrata/run"
 
@@ -81,7 +79,7 @@ def run_file(path: Path, is_folder: bool, here: Place) -> Path:
     """
     if here.alone and not is_folder:
         return path
-    folder = path if is_folder else path.with_name(path.name + FOLDER)
+    folder = path if is_folder else path.with_name(path.name + RANKS_FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
     digits = max(2, len(str(here.world_size - 1)))
     return folder / f"rank-{here.rank:0{digits}d}.mstrata"

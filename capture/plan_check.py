@@ -2,7 +2,10 @@
 
 Recomputation has to repeat what forward did. Three things can keep it from that: random numbers drawn from a
 generator that the checkpoint does not put back, state that forward changed (batch statistics, counters), and what a
-module remembers beyond its buffers (a cache). The first module that shows it is named, in the order in which they ran.
+module remembers beyond its buffers (a cache). The first module that shows it is named, in the order in which they ran,
+and watched through one more step to say which of them it was.
+
+Where nothing differs, steps without and with the plan are timed in turn, so that what else the machine does meets both.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -20,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from .checkpointing import apply_plan
 from .format.plan import Plan
+from .plan_causes import TEXTS, Cause
 
 
 @dataclass(frozen=True)
@@ -31,27 +37,76 @@ class PlanCheck:
     """One sentence."""
     module: str = ""
     cause: str = ""
-    """`batch statistics`, `random numbers or a cache`, `gradients`, or empty."""
+    """`random numbers`, `batch statistics`, `cache` (what a module remembers beyond its buffers), `unknown`,
+    `not repeatable` (already without a plan), `gradients`, or empty."""
+    seconds_before: float | None = None
+    """Median of unrecorded steps without the plan, on the clock; None where they were not timed."""
+    seconds_after: float | None = None
+    """The same with the plan."""
+
+    def throughput(self, tokens: int) -> tuple[float, float] | None:
+        """(before, after): tokens per second, or samples, if a step has so many; None where steps were not timed."""
+        if not self.seconds_before or not self.seconds_after:
+            return None
+        return tokens / self.seconds_before, tokens / self.seconds_after
 
 
-def check_plan(model: nn.Module, step: Callable[[], Tensor], plan: Plan | Iterable[Sequence[str]]) -> PlanCheck:
+def check_plan(
+    model: nn.Module, step: Callable[[], Tensor], plan: Plan | Iterable[Sequence[str]], timed_steps: int = 3
+) -> PlanCheck:
     """Run `step`, which returns the loss of one forward, and its backward: once as the model is, once under the plan.
+    Where both compute the same, `timed_steps` more of each are timed, none for 0.
 
-    Both begin with the same random numbers and buffers. Gradients, buffers and the random state are afterwards what
+    All begin with the same random numbers and buffers. Gradients, buffers and the random state are afterwards what
     they were before; what modules keep outside their buffers cannot be put back.
 
     Raises:
         CaptureError: if the plan cannot be applied.
     """
+    wanted = plan if isinstance(plan, Plan) else Plan(tuple(tuple(segment) for segment in plan))
     before = _State(model)
     try:
         plain = _outcome(model, step)
         before.restore()
-        with apply_plan(model, plan) as applied, _Watch(model) as watch:
+        with apply_plan(model, wanted) as applied, _Watch(model) as watch:
             planned = _outcome(model, step)
-        return _judged(model, plain, planned, watch, applied.runs)
+        before.restore()
+        if watch.first is not None:
+            return _explained(model, step, wanted, watch.first[1])
+        found = _judged(plain, planned, applied.runs)
+        return _timed(found, model, step, wanted, before, timed_steps) if found.equal and timed_steps > 0 else found
     finally:
         before.restore()
+
+
+def _timed(
+    found: PlanCheck, model: nn.Module, step: Callable[[], Tensor], plan: Plan, state: _State, steps: int
+) -> PlanCheck:
+    """Steps in turn: one without, one with the plan."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(steps):
+        state.restore()
+        times[0].append(_seconds(model, step))
+        state.restore()
+        with apply_plan(model, plan):
+            times[1].append(_seconds(model, step))
+    return replace(found, seconds_before=median(times[0]), seconds_after=median(times[1]))
+
+
+def _seconds(model: nn.Module, step: Callable[[], Tensor]) -> float:
+    for parameter in model.parameters():
+        parameter.grad = None
+    _finish()
+    start = perf_counter()
+    step().backward()
+    _finish()
+    return perf_counter() - start
+
+
+def _finish() -> None:
+    """The device works on behind the host."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 class _State:
@@ -129,17 +184,19 @@ class _Watch:
                 self.first = (place, path)
 
 
-def _judged(model: nn.Module, plain: _Outcome, planned: _Outcome, watch: _Watch, runs: list[int]) -> PlanCheck:
-    if watch.first is not None:
-        path = watch.first[1]
-        text = (
-            f"{path or 'The model'} gives another output when it is recomputed: it draws random numbers that the"
-            " checkpoint does not repeat, or remembers its last call."
-        )
-        return PlanCheck(False, text, path, "random numbers or a cache")
+def _explained(model: nn.Module, step: Callable[[], Tensor], plan: Plan, path: str) -> PlanCheck:
+    """The step under the plan once more, with the module that did not repeat its output looked at."""
+    cause = Cause(digest)
+    with apply_plan(model, plan), cause.watching(model.get_submodule(path)):
+        _outcome(model, step)
+    text = f"{path or 'The model'} gives another output when it is recomputed: {TEXTS[cause.text]}"
+    return PlanCheck(False, text, path, cause.text)
+
+
+def _judged(plain: _Outcome, planned: _Outcome, runs: list[int]) -> PlanCheck:
     if plain.loss != planned.loss:
         text = "The loss of two steps without recomputation differs already: the step itself is not repeatable."
-        return PlanCheck(False, text, "", "random numbers or a cache")
+        return PlanCheck(False, text, "", "not repeatable")
     if buffer := _first_difference(plain.buffers, planned.buffers):
         path = buffer.rpartition(".")[0]
         text = f"{path or 'The model'} updates {buffer.rpartition('.')[2]} twice, in forward and when it is recomputed."

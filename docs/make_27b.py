@@ -22,7 +22,6 @@ from memstrata.viewer.look.units import bytes_text, difference_text, ratio_text
 ROOT = Path(__file__).parent.parent
 RUNS = ROOT / "build" / "27b"
 PAGE = ROOT / "docs" / "27b.md"
-ITEMS = 12
 LAYERS, SEGMENT = 64, 4
 FEW = 8
 """Layers of the hybrid's dry run under checkpoints: the reference kernel under them is slow, and every further segment
@@ -96,19 +95,17 @@ def residual_table(report: Any, file: str) -> list[str]:
     """The items of the residual, with their sentences."""
     missed = report["prediction"]["residual"]
     lines = [
-        f"{said(f'report {file}.mstrata --json')}: measured {bytes_text(missed['measured_bytes'])}, shapes say"
+        f"{said(f'report {file}.mstrata --residual')} (exact in `--json`): measured"
+        f" {bytes_text(missed['measured_bytes'])}, shapes say"
         f" {bytes_text(missed['predicted_bytes'])}.",
         "",
         "| item | layers x tensors | bytes | what it is |",
         "|---|---|---|---|",
     ]
-    for item in missed["items"][:ITEMS]:
+    for item in missed["items"]:
         layers = sum(part["layers"] for part in item["layer_kinds"])
         number = f"{layers} x {-(-item['count'] // layers)}" if layers else str(item["count"])
         lines.append(f"| {item['label']} | {number} | {difference_text(item['bytes'])} | {item['text']} |")
-    rest = sum(item["bytes"] for item in missed["items"][ITEMS:])
-    if missed["items"][ITEMS:]:
-        lines.append(f"| {len(missed['items'][ITEMS:])} more | | {difference_text(rest)} | |")
     total = missed["measured_bytes"] - missed["predicted_bytes"]
     lines += [f"| **sum: measured minus predicted** | | **{difference_text(total)}** | closes exactly |", ""]
     lines += [
@@ -132,9 +129,9 @@ def page(commands: Commands) -> list[str]:
         "does a step keep for backward, and what is left with one checkpoint for every super-block of four layers? The",
         "estimates below differ by more than an order of magnitude. Every figure below is read from the output of"
         " the command",
-        "beside it; `make 27b` runs them all and writes this page.",
+        "beside it (with `--json` to the byte), all run in one folder; `make 27b` runs them and writes this page.",
         "",
-        *_answers(shapes, facts),
+        *_answers(shapes, commands.json("predict --preset hybrid --segment-layers 4"), facts),
         *_by_shapes(commands, shapes),
         *_uniform(reports, facts),
         *_hybrid(commands, reports, facts),
@@ -148,16 +145,19 @@ def whole_hybrid(facts: dict[str, dict[str, int]]) -> int:
     return facts["hybrid-checkpointed"]["activations"] + (LAYERS - FEW) // SEGMENT * BOUNDARY
 
 
-def _answers(shapes: Any, facts: dict[str, dict[str, int]]) -> list[str]:
+def _answers(shapes: Any, other: Any, facts: dict[str, dict[str, int]]) -> list[str]:
     hybrid = whole_hybrid(facts)
     measured = facts["hybrid"]["activations"]
     fused, fused_cut = facts["uniform-fused"], facts["uniform-fused-checkpointed"]
     return [
         "| | kept without checkpoints | activation peak, one per super-block | less |",
         "|---|---|---|---|",
-        f"| residual stream only | {bytes_text(shapes['residual_only_bytes'])} | | |",
+        f"| residual stream only | {bytes_text(shapes['residual_only_bytes'])} |"
+        f" {bytes_text(shapes['boundary_bytes'])} (its boundaries alone) | |",
         f"| shapes, uniform model | {bytes_text(shapes['total_bytes'])} |"
         f" {bytes_text(shapes['checkpointed_peak_bytes'])} | {ratio_text(shapes['ratio'])} |",
+        f"| shapes, hybrid with fused kernels (estimate) | {bytes_text(other['total_bytes'])} |"
+        f" {bytes_text(other['checkpointed_peak_bytes'])} | {ratio_text(other['ratio'])} |",
         answer("dry run, uniform model, CPU kernels", facts["uniform"], facts["uniform-checkpointed"]),
         answer("dry run, uniform model, fused kernels (estimate)", fused, fused_cut),
         f"| dry run, real hybrid, reference kernel | {bytes_text(measured)} | {bytes_text(hybrid)} (from {FEW}"
@@ -187,7 +187,8 @@ def _by_shapes(commands: Commands, shapes: Any) -> list[str]:
         f"  {bytes_text(shapes['rematerialized_bytes'])}, peak {bytes_text(shapes['checkpointed_peak_bytes'])};"
         " the running",
         "  segment's own input is in both terms.",
-        f"- Parameters, gradients and optimizer state sharded over 64 ranks: {bytes_text(_state(shapes))} each."
+        "- Parameters, gradients and optimizer state sharded over 64 ranks:"
+        f" {bytes_text(shapes['budget']['persistent_bytes'])} each."
         " Checkpoints",
         "  do not move them.",
         f"- With fused kernels instead of bare widths (estimate): {bytes_text(shapes['with_kernels']['total_bytes'])},",
@@ -205,8 +206,9 @@ def _uniform(reports: dict[str, Any], facts: dict[str, dict[str, int]]) -> list[
     return [
         "## A dry run of the uniform model",
         "",
-        f"{said('dry-run --preset teaching -o uniform.mstrata')} keeps {plain['activations'] / 2**30:.2f} GiB"
-        f" ({plain['activations']:,} bytes).",
+        f"{said('dry-run --preset teaching -o uniform.mstrata')} and"
+        f" {said('report uniform.mstrata --json')}: {plain['activations'] / 2**30:.2f} GiB",
+        f"({plain['activations']:,} bytes, `measured_bytes`).",
         "",
         *residual_table(reports["uniform"], "uniform"),
         f"Counted with the kernels that were seen (`with_kernels` in the same output), shapes say {plain['kernels']:,}",
@@ -221,10 +223,10 @@ def _uniform(reports: dict[str, Any], facts: dict[str, dict[str, int]]) -> list[
         " parameters and all",
         "gradients and no optimizer.",
         "",
-        f"{said('dry-run --preset teaching --fused -o uniform-fused.mstrata')} and the same with"
-        " `--segment-layers 4`: no",
-        f"float32 copies inside norms, {bytes_text(fused['activations'])}, checkpointed"
-        f" {bytes_text(fused_cut['activations'])}. No fused kernel ran: both are estimates.",
+        f"{said('dry-run --preset teaching --fused -o uniform-fused.mstrata')}, the same with `--segment-layers 4 -o",
+        "uniform-fused-checkpointed.mstrata`, and `memstrata report` of both: no float32 copies inside norms,",
+        f"{bytes_text(fused['activations'])}, checkpointed {bytes_text(fused_cut['activations'])}. No fused kernel ran:"
+        " both are estimates.",
         "",
     ]
 
@@ -243,22 +245,33 @@ def _hybrid(commands: Commands, reports: dict[str, Any], facts: dict[str, dict[s
         " fused kernel",
         "  that was not measured: an estimate.",
         "- The same with `--kernels norm=composite,linear=reference`:"
-        f" {bytes_text(slow['with_kernels']['total_bytes'])},",
-        "  an estimate too.",
-        f"- {said('dry-run --preset hybrid -o hybrid.mstrata')} measures"
+        f" {bytes_text(slow['with_kernels']['total_bytes'])}, checkpointed"
+        f" {bytes_text(slow['with_kernels']['checkpointed_peak_bytes'])},",
+        "  an estimate too; what the reference kernel keeps per token was fitted to real steps of small layers.",
+        f"- Outside the layers it says {bytes_text(shapes['outside_layers_bytes'])} more where backward begins: the"
+        " loss's float32 log-probabilities over a vocabulary",
+        f"  of 248,320, beside embedding and head. They make the checkpointed peak {bytes_text(shapes['peak_bytes'])},"
+        " and no checkpoint moves them.",
+        "  The dry runs here have neither head nor loss.",
+        f"- {said('dry-run --preset hybrid -o hybrid.mstrata')} and {said('report hybrid.mstrata')} measure"
         f" {bytes_text(facts['hybrid']['activations'])} with",
         "  transformers' reference kernel, which is written out in Python.",
         "",
         *residual_table(reports["hybrid"], "hybrid"),
-        f"{said(f'dry-run --preset hybrid --layers {FEW} --segment-layers 4 -o hybrid-checkpointed.mstrata')}:"
-        " activation",
-        f"peak {bytes_text(few['activations'])} with {FEW // SEGMENT} segments. One segment runs at a time whatever the"
+        f"{said(f'dry-run --preset hybrid --layers {FEW} --segment-layers 4 -o hybrid-checkpointed.mstrata')}"
+        f" and {said('report hybrid-checkpointed.mstrata')}:",
+        f"activation peak {bytes_text(few['activations'])} with {FEW // SEGMENT} segments. One segment runs at a time"
+        " whatever the"
         " number of layers,",
         "and each further segment adds a boundary of 8,192 x 5,120 x 2 bytes:"
         f" {bytes_text(whole_hybrid(facts))} with all",
         f"{LAYERS} layers. The whole model under checkpoints was not run.",
         "",
     ]
+
+
+def _dry(name: str) -> str:
+    return f"dry-run {DRY_RUNS[name]} -o {name}.mstrata"
 
 
 def _long(commands: Commands) -> list[str]:
@@ -268,7 +281,8 @@ def _long(commands: Commands) -> list[str]:
         "",
         f"{said('scale hybrid-4096.mstrata hybrid-8192.mstrata --to 262144')}, from dry runs of one super-block"
         " (4 layers)",
-        "at 4,096 and 8,192 tokens without checkpoints: the step's peak, an estimate beyond what was measured.",
+        f"at 4,096 and 8,192 tokens ({said(_dry('hybrid-4096'))} and",
+        f"{said(_dry('hybrid-8192'))}) without checkpoints: the step's peak, an estimate beyond what was measured.",
         "Further super-blocks add their linear parts again.",
         "",
         "| tokens | peak of the step, one super-block |",
@@ -297,15 +311,10 @@ def _conclusions(shapes: Any, facts: dict[str, dict[str, int]]) -> list[str]:
         f" {ratio_text(hybrid / first)} for the hybrid with its",
         "  reference kernel: a layer keeps its inside, and kernels keep copies.",
         f"- One checkpoint per super-block brings the hybrid from {bytes_text(hybrid)} to"
-        f" {bytes_text(whole_hybrid(facts))}, whatever the kernel.",
+        f" {bytes_text(whole_hybrid(facts))} with that kernel.",
         "- Not measured here: a GPU's kernels, their workspace, fragmentation, and the time that recomputation takes.",
         "",
     ]
-
-
-def _state(shapes: Any) -> int:
-    lines = shapes["budget"]
-    return sum(lines[name] for name in ("parameters_bytes", "gradients_bytes", "optimizer_state_bytes"))
 
 
 def main() -> None:

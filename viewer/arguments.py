@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     _add_predict(commands)
     _add_scale(commands)
     _add_plan(commands)
+    _add_what_else(commands)
     _add_allocator(commands)
     _add_dry_run(commands)
     _add_record(commands)
@@ -42,6 +43,7 @@ def _add_files(commands: Any) -> None:
     report = _command(commands, "report", "print what one file says, or compare the ranks of a run")
     report.add_argument("file", metavar="FILE", help="a file, or a folder with a file for each rank")
     report.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    report.add_argument("--residual", action="store_true", help="print every item of measured minus predicted instead")
     diff = _command(commands, "diff", "compare two files or more")
     diff.add_argument("a", metavar="A", help="the run before")
     diff.add_argument("b", metavar="B", help="the run after")
@@ -97,7 +99,17 @@ def _add_plan(commands: Any) -> None:
     which.add_argument("--budget", metavar="SIZE", help="the best plan whose peak fits, such as 4GiB, with its code")
     which.add_argument("--segment-layers", type=int, metavar="K", help="the plan with K layers in each segment")
     which.add_argument("--frontier", action="store_true", help="peak against time of the best plans (the default)")
+    plan.add_argument("--keep", default="", metavar="OP,...", help="operators that checkpoints keep: matmul,attention")
     plan.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+
+
+def _add_what_else(commands: Any) -> None:
+    other = _command(commands, "what-else", "print what else than checkpoints would make room in a recorded step")
+    other.add_argument("file", metavar="FILE")
+    other.add_argument("--segment-layers", type=int, metavar="K", help="on top of a plan with K layers in each segment")
+    degrees = "pipeline and microbatches, as pipeline=4,microbatches=8: what each stage holds"
+    other.add_argument("--parallel", default="", metavar="NAME=N,...", help=degrees)
+    other.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
 
 
 def _add_dry_run(commands: Any) -> None:

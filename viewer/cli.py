@@ -6,13 +6,14 @@ Exit status: 0, or 2 after one sentence on stderr; `check` exits 1 where a limit
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .arguments import parser
+
+_T = TypeVar("_T")
 
 if TYPE_CHECKING:
     from .model.run import Run
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         what = error.filename or "the output cannot be written"
         return _fail(f"{what}: {(error.strerror or str(error)).lower()}")
+    except MemoryError:
+        return _fail("this takes more memory than there is")
     except KeyboardInterrupt:
         return _fail("interrupted")
 
@@ -77,7 +80,9 @@ def _print(text: str) -> None:
 
 
 def _print_json(value: dict[str, Any]) -> None:
-    _print(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    from .report.plain_json import json_text
+
+    _print(json_text(value))
 
 
 def _name(path: str) -> str:
@@ -124,23 +129,34 @@ def _report(options: argparse.Namespace) -> int:
     if os.path.isdir(options.file):
         return _report_ranks(options)
     recording, name = open_file(options.file), _name(options.file)
-    if options.json:
+    if options.residual and not options.json:
+        from .report.residual_report import residual_report
+
+        _print(residual_report(recording, name))
+    elif options.json:
         _print_json(report_json(recording, name))
     else:
         _print(report_text(recording, name))
     return 0
 
 
+def _say(options: argparse.Namespace, as_json: Callable[[], Any], as_text: Callable[[], str]) -> int:
+    """Print what `--json` asks for, or the page."""
+    if options.json:
+        _print_json(as_json())
+    else:
+        _print(as_text())
+    return 0
+
+
 def _report_ranks(options: argparse.Namespace) -> int:
+    if options.residual:
+        raise UserError(f"--residual is of one recording, and {options.file} is a folder of several")
     from .report.ranks_text import ranks_json, ranks_text
     from .sources import open_run_directory
 
     directory = open_run_directory(options.file)
-    if options.json:
-        _print_json(ranks_json(directory))
-    else:
-        _print(ranks_text(directory))
-    return 0
+    return _say(options, lambda: ranks_json(directory), lambda: ranks_text(directory))
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -187,11 +203,7 @@ def _diff(options: argparse.Namespace) -> int:
 
     first = _open(options.a)
     diffs = [Diff(first, _open(path)) for path in (options.b, *options.others)]
-    if options.json:
-        _print_json(diffs_json(diffs))
-    else:
-        _print(diffs_text(diffs))
-    return 0
+    return _say(options, lambda: diffs_json(diffs), lambda: diffs_text(diffs))
 
 
 def _predict(options: argparse.Namespace) -> int:
@@ -205,15 +217,20 @@ def _predict(options: argparse.Namespace) -> int:
     name = options.preset if options.config is None else _name(options.config)
     shape = preset(options.preset) if options.config is None else shape_of_file(options.config)
     if options.tokens is not None:
-        shape = shape.with_tokens(options.tokens)
-    plan = shape.per_super_block() if options.segment_layers is None else shape.every(options.segment_layers)
+        shape = _named("--tokens", shape.with_tokens, options.tokens)
+    length = options.segment_layers
+    plan = shape.per_super_block() if length is None else _named("--segment-layers", shape.every, length)
     facts = facts_of_preset(name, shape) if options.config is None else facts_of_file(options.config, shape)
     asked = Asked(parse_kernels(options.kernels), parse_parallel(options.parallel), facts)
-    if options.json:
-        _print_json(predict_json(shape, plan, asked))
-    else:
-        _print(predict_text(name, shape, plan, asked))
-    return 0
+    return _say(options, lambda: predict_json(shape, plan, asked), lambda: predict_text(name, shape, plan, asked))
+
+
+def _named(option: str, made: Callable[[int], _T], value: int) -> _T:
+    """What that makes of the value; where it cannot, the sentence begins with the option."""
+    try:
+        return made(value)
+    except ValueError as error:
+        raise UserError(f"{option}: {error}") from error
 
 
 def _scale(options: argparse.Namespace) -> int:
@@ -224,11 +241,7 @@ def _scale(options: argparse.Namespace) -> int:
     budget = None if options.budget is None else parse_bytes(options.budget)
     asked = AskedSize(budget, options.batch, options.to)
     found = scaling([_open(path) for path in options.files])
-    if options.json:
-        _print_json(scaling_json(found, asked))
-    else:
-        _print(scaling_text(found, asked))
-    return 0
+    return _say(options, lambda: scaling_json(found, asked), lambda: scaling_text(found, asked))
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -236,12 +249,17 @@ def _plan(options: argparse.Namespace) -> int:
     from .report.plan_text import Asked, plan_json, plan_text, plans
 
     budget = None if options.budget is None else parse_bytes(options.budget)
-    found = plans(_open(options.file), Asked(budget, options.segment_layers))
-    if options.json:
-        _print_json(plan_json(found))
-    else:
-        _print(plan_text(found))
-    return 0
+    found = plans(_open(options.file), Asked(budget, options.segment_layers, options.keep))
+    return _say(options, lambda: plan_json(found), lambda: plan_text(found))
+
+
+def _what_else(options: argparse.Namespace) -> int:
+    from .analysis.parallel import parse_parallel
+    from .report.what_else_text import AskedElse, what_else, what_else_json, what_else_text
+
+    asked = AskedElse(options.segment_layers, parse_parallel(options.parallel))
+    found = what_else(_open(options.file), asked)
+    return _say(options, lambda: what_else_json(found), lambda: what_else_text(found))
 
 
 def _dry_run(options: argparse.Namespace) -> int:
@@ -290,11 +308,7 @@ def _planned(options: argparse.Namespace, capacity: int | None) -> int:
         )
     run = _open(options.file)
     said = planned(run, options.segment_layers, options.conf, capacity)
-    if options.json:
-        _print_json(planned_json(run, said))
-    else:
-        _print(planned_text(run, said))
-    return 0
+    return _say(options, lambda: planned_json(run, said), lambda: planned_text(run, said))
 
 
 def _record(options: argparse.Namespace) -> int:
@@ -365,6 +379,7 @@ _RUN: dict[str, Callable[[argparse.Namespace], int]] = {
     "predict": _predict,
     "scale": _scale,
     "plan": _plan,
+    "what-else": _what_else,
     "dry-run": _dry_run,
     "record": _record,
     "allocator": _allocator,

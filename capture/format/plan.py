@@ -128,10 +128,17 @@ class Term:
     itemsize: int
     formula: str
     module: str
+    """Empty for what the code around the model keeps, the loss say."""
+    dtype: str = ""
+    """Empty for the model's own."""
+    row: int = 0
+    """Values that a norm which reads it takes together, where that is a head and not the whole row; else 0."""
+    more_rows: int = 0
+    """Rows beyond one per token: those that a padded convolution puts out."""
 
     def bytes(self, tokens: int) -> int:
         """Bytes for this many tokens."""
-        return self.width * self.itemsize * tokens
+        return self.width * self.itemsize * (tokens + self.more_rows)
 
 
 @dataclass(frozen=True)
@@ -140,6 +147,8 @@ class LayerShape:
 
     kind: str
     terms: tuple[Term, ...]
+    estimate: bool = False
+    """Whether it is counted for a kernel that was not measured."""
 
     @property
     def width(self) -> int:
@@ -166,6 +175,17 @@ class ModelShape:
     assumptions: tuple[str, ...] = ()
     ranges: Ranges = field(default=())
     """The super-blocks where they are not all `super_block_length` layers long."""
+    dtype: str = ""
+    """Of a hidden state, `bfloat16` say; empty unknown."""
+    ahead: tuple[Term, ...] = ()
+    """What is kept ahead of the layers: the embedding's indices."""
+    behind: tuple[Term, ...] = ()
+    """What is kept behind the layers: final norm, head, loss."""
+
+    @property
+    def outside_bytes(self) -> int:
+        """What is kept outside the layers."""
+        return sum(term.bytes(self.tokens) for term in (*self.ahead, *self.behind))
 
     def with_tokens(self, tokens: int) -> ModelShape:
         """The same model with another number of tokens. ValueError below 1."""
@@ -185,6 +205,18 @@ class ModelShape:
 
 
 @dataclass(frozen=True)
+class InnerNorm:
+    """A norm over queries or keys, head by head: what the projection puts out is kept before it and behind it."""
+
+    projection: str
+    path: str
+    width: int
+    """Values per token that go through it."""
+    row: int
+    """Values that it takes together: those of one head."""
+
+
+@dataclass(frozen=True)
 class Half:
     """The widths of one half of a layer: a module with projections out of `hidden` and one projection back."""
 
@@ -199,19 +231,47 @@ class Half:
     output_path: str
     inner: int
     """Input width of the output projection."""
+    chosen: int = 0
+    """Experts that each token goes through, of which the widths are those of one; 0 where there are none."""
+    router: tuple[str, int] = ("", 0)
+    """(path, number of experts) of the projection that chooses them."""
+    post_norm: str = ""
+    """Path of a norm behind it, which keeps the output before it is normalised; empty for none."""
+    inner_norms: tuple[InnerNorm, ...] = ()
+    """Norms between projections and attention."""
+    more_rows: tuple[str, int] = ("", 0)
+    """(projection, rows that it puts out beyond one per token)."""
 
 
 def half_terms(half: Half, hidden: int, itemsize: int, reader: str) -> list[Term]:
     """Normalised input, each projection's output, the output projection's input, and the half's output, which the
-    module at path `reader` keeps: the next norm, or the layer."""
+    module at path `reader` keeps: the next norm, or the layer. Of experts also the router's scores, and for each token
+    its rows as the chosen experts get them and as their outputs are weighted; of norms over queries and keys what goes
+    into them."""
 
     def term(name: str, width: int, formula: str, module: str) -> Term:
         return Term(f"{half.name} {name}".strip(), width, itemsize, formula, module)
 
-    out = half.output_path.rpartition(".")[2]
-    terms = [term("norm output", hidden, "hidden", half.input_path)]
-    terms += [term(f"{name} output", width, f"width of {name}", half.module) for name, width in half.projections]
-    terms.append(term(f"{out} input", half.inner, f"input width of {out}", half.output_path))
+    times, prefix = max(half.chosen, 1), "chosen x " if half.chosen else ""
+    (router, experts), back = half.router, half.output_path.rpartition(".")[2]
+    terms = [term("norm output", hidden, "hidden", router or half.input_path)]
+    if experts:
+        terms.append(term("router scores", experts, "number of experts", router))
+    if half.chosen:
+        terms.append(term("input", times * hidden, "chosen x hidden", half.input_path))
+    padded, more = half.more_rows
+    for name, width in half.projections:
+        put_out = term(f"{name} output", times * width, f"{prefix}width of {name}", half.module)
+        terms.append(replace(put_out, more_rows=more) if name == padded else put_out)
+    terms += [
+        replace(term(f"{n.projection} output before its norm", n.width, "heads x head width", n.path), row=n.row)
+        for n in half.inner_norms
+    ]
+    terms.append(term(f"{back} input", times * half.inner, f"{prefix}input width of {back}", half.output_path))
+    if half.chosen:
+        terms.append(term("weighted output", times * hidden, "chosen x hidden", half.module))
+    if half.post_norm:
+        terms.append(term("output before its norm", hidden, "hidden", half.post_norm))
     terms.append(term("output", hidden, "hidden", reader))
     return terms
 
@@ -261,8 +321,9 @@ def _teaching() -> ModelShape:
         parameters=27_000_000_000,
         assumptions=(
             "bfloat16, batch 1, a memory-efficient attention kernel; 27e9 parameters are posited: the layers"
-            " listed hold 23.82e9, embeddings and head the rest",
+            " listed hold 23.82e9, embeddings and head the rest, and what those keep is not counted",
         ),
+        dtype="bfloat16",
     )
 
 

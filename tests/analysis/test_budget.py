@@ -3,11 +3,12 @@
 import pytest
 
 from memstrata.capture.format.plan import PRESETS, Plan
-from memstrata.viewer.analysis.budget import activations, budget, state
+from memstrata.viewer.analysis.budget import activations, budget, stage_activations, state
 from memstrata.viewer.analysis.in_flight import in_flight
 from memstrata.viewer.analysis.kernels import Kernels, ModelFacts
 from memstrata.viewer.analysis.parallel import Parallel, parse_parallel
 from memstrata.viewer.analysis.prediction import predict
+from memstrata.viewer.analysis.shape import shape_of
 from memstrata.viewer.analysis.shape_presets import preset
 from memstrata.viewer.analysis.what_else import alternatives, without
 
@@ -49,6 +50,62 @@ def test_sequence_divides_every_token_and_tensor_what_lies_between_projections()
     inside = 12288 + 1024 + 1024 + 6144 + 3 * 17408
     layer = 5 * 5120 + inside // 4
     assert activations(TEACHING, Plan.NONE, Parallel(tensor=4)) == 64 * layer * 8192 * 2
+
+
+def test_the_loss_is_on_the_last_stage_and_the_embedding_on_the_first():
+    shape = preset("llama-3-8b")
+    parallel = Parallel(pipeline=3, microbatches=2)
+    first, middle, last = (parallel.stage(shape, Plan.NONE, number)[0] for number in range(3))
+    assert [len(stage.layers) for stage in (first, middle, last)] == [11, 11, 10]
+    assert [bool(stage.ahead) for stage in (first, middle, last)] == [True, False, False]
+    assert [bool(stage.behind) for stage in (first, middle, last)] == [False, False, True]
+    layer, stream = shape.layers[0].bytes(8192), 8192 * 4096 * 2
+    behind = 2 * stream + 8192 * (128256 * 4 + 8)
+    assert stage_activations(shape, Plan.NONE, parallel) == [
+        2 * (11 * layer + 8192 * 8), 2 * 11 * layer, 10 * layer + behind,
+    ]  # fmt: skip
+    assert activations(shape, Plan.NONE, Parallel(pipeline=32, microbatches=1)) == layer + behind
+
+
+def test_what_the_loss_holds_where_backward_begins():
+    shape = preset("llama-3-8b")
+    whole = 8192 * 128256 * (2 + 4 + 4)  # logits in bfloat16, two gradients in float32
+    assert budget(shape, Plan.NONE, Parallel()).temporaries == whole
+    assert budget(shape, Plan.NONE, Parallel(tensor=8)).temporaries == whole // 8
+    assert budget(shape, Plan.NONE, Parallel(sequence=2)).temporaries == whole // 2
+    chunks = budget(shape, Plan.NONE, Parallel(), Kernels(loss="chunked")).temporaries
+    assert chunks == 8192 * 128256 * (2 + 4 + 4 + 4) // 16
+    assert budget(TEACHING, Plan.NONE, Parallel()).temporaries is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_temporaries_of_the_loss_are_what_a_real_step_holds(tmp_path, dtype):
+    """Few layers and many classes: the peak of the step is where backward begins."""
+    torch = pytest.importorskip("torch")
+    from memstrata.capture import Recorder
+    from memstrata.capture.format.schema import Category
+    from memstrata.capture.models.hybrid import HybridConfig, HybridDecoder
+    from memstrata.viewer.model.query import AllocationQuery
+    from memstrata.viewer.model.run import Run
+    from memstrata.viewer.sources import open_file
+
+    config = HybridConfig(vocabulary=4096, hidden=32, heads=2, kv_heads=1, ffn=48, layers=4)
+    model = HybridDecoder(config).to(getattr(torch, dtype))
+    tokens, labels = torch.randint(0, 4096, (1, 128)), torch.randint(0, 4096, (128,))
+
+    def step():
+        logits = model(tokens)
+        torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels).backward()
+
+    step()
+    path = tmp_path / "loss.mstrata"
+    with Recorder(path, model=model):
+        step()
+    run = Run(open_file(path), name="loss")
+    predicted = budget(shape_of(run), Plan.NONE, Parallel()).temporaries
+    held = AllocationQuery(position=run.peak_position, category=Category.temporary).bytes(run)
+    assert predicted == 128 * 4096 * ((4 if dtype == "float32" else 2) + 4 + 4)
+    assert predicted <= held < predicted * 1.01
 
 
 def test_microbatches_in_flight_by_stage():

@@ -253,6 +253,14 @@ def test_fragmentation():
     assert found(fragmented(11), "fragmentation") is None
 
 
+def test_fragmentation_of_real_trainings(snapshots):
+    """GPUs that really trained: one had reserved 19.4 GiB for 13.4 in use, the other 11.7 for 11.6."""
+    run = Run(open_file(snapshots / "torch23-train.pickle"), name="torch23-train.pickle")
+    assert found(run, "fragmentation").bytes == 20_822_622_208 - 14_401_221_632
+    tight = Run(open_file(snapshots / "torch211-train.pickle"), name="torch211-train.pickle")
+    assert found(tight, "fragmentation") is None
+
+
 def test_the_largest_comes_first(run_step):
     sizes = [f.bytes for f in findings(run_step("hook keeps all"))]
     assert sizes == sorted(sizes, reverse=True) and sizes

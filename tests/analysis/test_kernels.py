@@ -3,7 +3,7 @@
 import pytest
 
 from memstrata.capture.format.plan import PRESETS, Plan
-from memstrata.viewer.analysis.kernels import Kernels, ModelFacts, changes, halves_in, outside, parse_kernels
+from memstrata.viewer.analysis.kernels import Kernels, ModelFacts, changes, halves_in, parse_kernels
 from memstrata.viewer.analysis.kernels import with_kernels as kernels_of_shape
 from memstrata.viewer.analysis.model_facts import facts_of, facts_of_preset, kernels_of
 from memstrata.viewer.analysis.prediction import predict
@@ -83,10 +83,18 @@ def test_boundaries_stay_in_the_models_own_precision():
 def test_logits_and_loss_in_float32():
     shape = preset("llama-3-8b")
     facts = facts_of_preset("llama-3-8b", shape)
-    terms = {term.name: term.bytes(shape.tokens) for term in outside(shape, Kernels(), facts)}
-    assert terms["log-probabilities"] == 8192 * 128256 * 4
-    assert "log-probabilities" not in {t.name for t in outside(shape, Kernels(loss="chunked"), facts)}
-    assert outside(TEACHING, Kernels(), FACTS) == ()
+
+    def kept(kernels):
+        full = kernels_of_shape(shape, kernels, facts)
+        return {term.name: (term.bytes(shape.tokens), term.dtype) for term in (*full.ahead, *full.behind)}
+
+    assert kept(Kernels())["log-probabilities"] == (8192 * 128256 * 4, "float32")
+    assert kept(Kernels())["embedding indices"] == kept(Kernels())["labels"] == (8192 * 8, "int64")
+    assert "log-probabilities" not in kept(Kernels(loss="chunked"))
+    composite = kept(Kernels(norm="composite"))  # as any norm: its input and the normalised values in float32
+    assert composite["final norm input"] == composite["final norm input, normalised"] == (8192 * 4096 * 4, "float32")
+    assert composite["head input"] == (8192 * 4096 * 2, "")
+    assert (TEACHING.ahead, TEACHING.behind) == ((), ())
 
 
 def test_halves_by_kind():
@@ -108,7 +116,7 @@ def test_halves_by_kind():
     [
         ("norms=fused", "there is no kernel called 'norms'; there is norm, attention, linear, loss, dropout"),
         ("attention=flash", "attention is efficient or math, not 'flash'"),
-        ("norm", "norm is fused or composite or layer, not ''"),
+        ("norm", "norm is fused or composite or cast or layer, not ''"),
     ],
 )
 def test_kernels_that_cannot_be(text, said):

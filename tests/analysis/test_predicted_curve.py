@@ -50,7 +50,9 @@ def test_forward_rises_by_layer_and_backward_falls_by_layer(run_of):
     shape, curve = shape_of(run), predicted_curve(run)
     rises = np.diff(curve.bytes)
     layers = [layer.bytes(shape.tokens) for layer in shape.layers]
-    assert rises.tolist() == layers + [-size for size in reversed(layers)]
+    (ids,), (norm, head, *loss) = ([t.bytes(shape.tokens) for t in terms] for terms in (shape.ahead, shape.behind))
+    up = [ids, *layers, norm, head + sum(loss)]  # the loss is done with the module that runs last
+    assert rises.tolist() == [*up, -sum(loss), -head, -norm, *(-size for size in reversed(layers)), -ids]
     forward = next(last for phase, _, last in run.spans.phases() if phase == Phase.forward)
     assert curve.peak_position <= forward
 

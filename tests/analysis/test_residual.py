@@ -1,23 +1,16 @@
 """The residual closes exactly, and finds what shapes forget."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from memstrata.viewer.analysis.matching import Reason
 from memstrata.viewer.analysis.residual import residual
 from memstrata.viewer.analysis.shape import plan_in_force, shape_of
 
-RECORDINGS = [
-    "before",
-    "after",
-    "uniform",
-    "uniform-checkpointed",
-    "encoder-decoder",
-    "irregular",
-    "raised",
-    "format-1",
-    "ranks/rank-00",
-    "ranks/rank-01",
-]
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+RECORDINGS = sorted(str(path.relative_to(SAMPLES).with_suffix("")) for path in SAMPLES.rglob("*.mstrata"))
 
 
 def residual_of(run):
@@ -66,9 +59,9 @@ def test_norms_keep_their_product_and_linear_attention_its_kernel(run_of):
 def test_the_layer_output_is_counted_by_shapes_but_is_the_next_layers_input(run_of):
     items = {item.label: item for item in residual_of(run_of("before.mstrata")).items}
     twice = items["mlp output (counted twice)"]
-    assert (twice.bytes, twice.count, twice.reason) == (-11 * 2048 * 256 * 4, 11, Reason.next_input)
-    assert twice.text == "counted twice by shapes: a layer's output is the next layer's input, one storage"
-    # the last one is the input of the norm behind the layers, and found there
+    assert (twice.bytes, twice.count, twice.reason) == (-12 * 2048 * 256 * 4, 12, Reason.next_input)
+    assert twice.text == "counted twice by shapes: a layer's output is the input of what comes next, one storage"
+    # the last one is the input of the norm behind the layers, which is predicted too
     assert "mlp output (predicted only)" not in items
 
 
@@ -95,6 +88,35 @@ def test_every_item_says_what_it_is(run_of, name):
             assert run.recording.stack_frames(item.stack)
 
 
+def test_embedding_head_and_loss_are_predicted_and_found(run_of):
+    run = run_of("before.mstrata")
+    missed = residual_of(run)
+    wide = 2048 * 256 * 4
+    matched = {each.label: (each.bytes, each.predicted_bytes, each.count) for each in missed.matched}
+    for name in ("final norm input", "head input", "log-probabilities"):
+        assert matched[name] == (wide, wide, 1)
+    assert matched["labels"] == (2048 * 8, 2048 * 8, 1)
+    items = {item.label: item for item in missed.items}
+    indices = items["embedding indices (the model's input)"]
+    assert (indices.bytes, indices.reason) == (-2048 * 8, Reason.model_input)
+    # what is left outside the layers: the norm's product, as inside them, and statistics
+    left = [item for item in missed.items if any(part.layers == 0 for part in item.parts)]
+    assert {item.label for item in left if item.bytes > 2048 * 8} == {"mul outputs in norm (outside layers)"}
+
+
+def test_a_term_of_the_loss_that_was_not_kept_is_named(run_of):
+    """Under checkpoints the peak is in backward, when the loss is done: nothing is predicted of it there either."""
+    items = {item.label for item in residual_of(run_of("after.mstrata")).items}
+    assert not any("log" in label for label in items)
+    run = run_of("before.mstrata")
+    shape = shape_of(run)
+    wider = replace(shape, behind=tuple(replace(t, width=2 * t.width) for t in shape.behind))
+    missed = residual(run, wider, plan_in_force(run))
+    assert missed.bytes == sum(item.bytes for item in missed.items)
+    absent = {item.label: item.bytes for item in missed.items if item.reason is Reason.absent}
+    assert absent["log-probabilities (predicted only)"] == -2 * 2048 * 256 * 4
+
+
 def test_items_by_kind_of_layer(run_of):
     items = {item.label: item for item in residual_of(run_of("before.mstrata")).items}
     parts = {part.layer_kind: part for part in items["silu outputs in mlp"].parts}
@@ -109,7 +131,7 @@ def test_items_by_kind_of_layer(run_of):
 def test_the_models_input_is_no_activation(run_of):
     items = {item.label: item for item in residual_of(run_of("uniform.mstrata")).items}
     assert items["Linear 0 input (the model's input)"].bytes == -2048 * 512 * 4
-    assert "follows the model" in items["gelu outputs in 3 (GELU)"].text
+    assert "code around the model" in items["gelu outputs in 3 (GELU)"].text
 
 
 def test_the_running_segments_input_is_predicted_twice(run_of):

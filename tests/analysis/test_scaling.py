@@ -106,6 +106,31 @@ def test_parts_sum_to_the_measured_peak(run_at):
         assert sum(each.parts.values()) == each.peak_bytes
 
 
+def test_a_measured_hybrid_to_262144_tokens(tmp_path):
+    """Both kinds of layer have a part of their own; a length that was not in the fit, and the curve's far end."""
+    from memstrata.capture import Recorder
+    from memstrata.capture.models.hybrid import HybridConfig, HybridDecoder
+
+    def record(length):
+        net = HybridDecoder(HybridConfig(vocabulary=32, hidden=32, heads=2, kv_heads=1, ffn=64, layers=4, chunk=32))
+        tokens = torch.zeros(1, length, dtype=torch.long)
+        net(tokens).square().sum().backward()
+        with Recorder(tmp_path / f"{length}.mstrata", model=net):
+            net(tokens).square().sum().backward()
+        return Run(open_file(tmp_path / f"{length}.mstrata"), name=str(length))
+
+    found, measured = scaling([record(256), record(512)]), record(1024)
+    assert found.bytes(1, 1024) == pytest.approx(measured.peak_bytes, rel=0.02)
+    names = {part.name: part for part in found.parts}
+    linear, full = (name for name in names if name.startswith("DecoderLayer"))
+    assert {"LinearAttention" in linear, "LinearAttention" in full} == {True, False}
+    assert all(names[name].linear > 0 for name in (linear, full))
+    curve = scaling_json(found, AskedSize(batch=1))["curve"]
+    assert curve[-1] == {"sequence": 262_144, "peak_bytes": found.bytes(1, 262_144)}
+    by_hand = sum(p.constant + 262_144 * p.linear + 262_144**2 * p.quadratic for p in found.parts)
+    assert curve[-1]["peak_bytes"] == pytest.approx(by_hand, abs=len(found.parts))
+
+
 def test_text_and_json_agree(run_at):
     found = scaling([run_at(2, 128), run_at(2, 256)])
     asked = AskedSize(budget=2**26, batch=2, to=1024)

@@ -127,7 +127,8 @@ def test_a_token_goes_through_the_chosen_experts_only(tree):
         tree.linear(f"{path}.down", 32, 16)
     tree.add("layers.0.norm1", "RMSNorm", weight=(16,)).add("layers.0.norm2", "RMSNorm", weight=(16,))
     got = widths(tree.recording([["layers.0"]], batch=1, sequence=4))
-    assert got[-5:] == [16, 64, 64, 64, 16]
+    # norm output, rows of the chosen, gate, up, product, weighted outputs, output
+    assert got[-7:] == [16, 32, 64, 64, 64, 32, 16]
 
 
 def test_encoder_and_decoder_lists(tree):

@@ -39,7 +39,8 @@ def test_the_teaching_model_in_toml_is_the_preset(tmp_path):
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [("llama-3-8b", 8.03e9), ("llama-3-70b", 70.55e9), ("mistral-7b", 7.24e9), ("mixtral-8x7b", 46.7e9),
-     ("gpt2", 0.124e9), ("hybrid", 26.9e9)],
+     ("gpt2", 0.124e9), ("hybrid", 26.9e9), ("qwen3-8b", 8.19e9), ("qwen3-next-80b-a3b", 79.7e9),
+     ("gemma-2-9b", 9.24e9), ("bert-base", 0.1095e9)],
 )  # fmt: skip
 def test_presets_have_the_parameters_they_are_known_for(name, parameters):
     assert preset(name).parameters == pytest.approx(parameters, rel=0.01)
@@ -64,7 +65,7 @@ def test_what_a_small_layer_keeps_by_hand():
 def test_experts_keep_what_each_token_is_sent_to():
     shape = shape_of_config(CONFIGS["mixtral-8x7b"], "x")
     experts = {t.name: t.width for t in shape.layers[0].terms if t.name.startswith("experts")}
-    assert experts["experts router scores"] == 8 and experts["experts expert up output"] == 2 * 14336
+    assert experts["experts router scores"] == 8 and experts["experts up output"] == 2 * 14336
 
 
 def test_unknown_kinds_are_unknown_and_not_zero(tmp_path, capsys):
@@ -75,9 +76,29 @@ def test_unknown_kinds_are_unknown_and_not_zero(tmp_path, capsys):
     file.write_text(json.dumps({"model_type": "outer", "text_config": given}))
     assert main(["predict", "--config", str(file)]) == 0
     out = capsys.readouterr().out
-    assert "At least" in out and "mamba (2 layers): unknown keep is unknown" in " ".join(out.split())
-    file.write_text(json.dumps(given | {"layer_types": ["mamba"] * 4}))
+    assert "At least" in out and "what mamba (2 layers) keep is unknown" in " ".join(out.split())
+    assert main(["predict", "--config", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["total_bytes"] > 0 and "mamba" in found["not_counted"]
+    assert [term for term in found["terms"] if term["layer_kind"] == "mamba"] == [
+        {"layer_kind": "mamba", "layers": 2, "estimate": False, "name": None, "bytes": None}
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [SMALL | {"layer_types": ["mamba"] * 4}, {"model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 4}],
+)
+def test_a_model_of_unknown_layers_has_no_figure(tmp_path, capsys, given):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(given))
     assert main(["predict", "--config", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "Activations: unknown; what mamba (4 layers) keep is not known here" in " ".join(out.split())
+    assert "GiB" not in out and "MiB" not in out and " 0 B" not in out
+    assert main(["predict", "--config", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["total_bytes"] is None and found["checkpointed_peak_bytes"] is None
 
 
 @pytest.mark.parametrize(
@@ -97,6 +118,13 @@ def test_unknown_kinds_are_unknown_and_not_zero(tmp_path, capsys):
         ({"num_local_experts": 2, "num_experts_per_tok": 3}, "num_experts_per_tok = 3 is more than num_experts = 2"),
         ({"dtype": "float3"}, "dtype 'float3' is not known"),
         ({"attn_output_gate": 1}, "attn_output_gate must be true or false, not 1"),
+        ({"num_attention_heads": -4}, "num_attention_heads must be a whole number from 1, not -4"),
+        ({"mlp_only_layers": 3}, "mlp_only_layers must be a list of whole numbers"),
+        ({"text_config": []}, "text_config must be a table of fields, not []"),
+        (
+            {"linear_num_key_heads": 3, "linear_num_value_heads": 4},
+            "linear_num_key_heads = 3 does not divide linear_num_value_heads = 4",
+        ),
     ],
 )
 def test_a_bad_config_is_one_sentence_that_names_the_field(tmp_path, capsys, changed, sentence):
@@ -121,6 +149,11 @@ def test_a_file_that_is_no_config_is_one_sentence(tmp_path, capsys, name, text, 
 def test_segments_and_tokens_that_cannot_be(tmp_path, capsys):
     file = tmp_path / "config.json"
     file.write_text(json.dumps(SMALL))
-    for arguments, sentence in ((["--segment-layers", "5"], "1 to 4 layers"), (["--tokens", "0"], "one token, not 0")):
+    for arguments, sentence in (
+        (["--segment-layers", "5"], "--segment-layers: a segment has 1 to 4 layers in this model, not 5"),
+        (["--segment-layers", "0"], "--segment-layers: a segment has 1 to 4 layers in this model, not 0"),
+        (["--tokens", "0"], "--tokens: a step has at least one token, not 0"),
+        (["--tokens", "-3"], "--tokens: a step has at least one token, not -3"),
+    ):
         assert main(["predict", "--config", str(file), *arguments]) == 2
         assert sentence in capsys.readouterr().err

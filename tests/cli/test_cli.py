@@ -16,11 +16,16 @@ KEYS = [
     "residual_only_bytes",
     "per_layer_bytes",
     "total_bytes",
+    "outside_layers_bytes",
     "boundary_bytes",
     "rematerialized_bytes",
     "checkpointed_peak_bytes",
     "ratio",
+    "peak_bytes",
+    "estimate",
+    "not_counted",
     "assumptions",
+    "terms",
 ]
 
 
@@ -51,7 +56,9 @@ def predicted(capsys, *arguments):
 
 def test_predict_teaching_is_exact(capsys):
     got = predicted(capsys)
-    assert list(got) == [*KEYS, "with_kernels", "budget", "microbatches_in_flight", "alternatives"]
+    assert list(got) == [
+        *KEYS, "with_kernels", "budget", "microbatches_in_flight", "activations_by_stage", "alternatives",
+    ]  # fmt: skip
     assert got["residual_only_bytes"] == 5 * GIB
     assert got["per_layer_bytes"] == 3 * GIB // 2
     assert got["total_bytes"] == 96 * GIB
@@ -78,7 +85,7 @@ def test_predict_with_other_tokens_and_segments(capsys):
         (["predict", "--preset", "teaching", "--tokens", "many"], "invalid int value: 'many'"),
         (["predict", "--preset", "teaching", "--segment-layers", "65"], "1 to 64 layers"),
         (["predict", "--preset", "teaching", "--segment-layers", "0"], "1 to 64 layers"),
-        (["predict", "--preset", "none"], "no preset called 'none'; there is gpt2, hybrid, llama"),
+        (["predict", "--preset", "none"], "no preset called 'none'; there is bert-base, gemma"),
         (["predict"], "--preset"),
         ([], "COMMAND"),
         (["weigh", "x"], "invalid choice"),

@@ -74,7 +74,6 @@ def test_the_torch_code_runs_and_computes_the_same(samples, capsys):
     out = run(capsys, "plan", samples / "before.mstrata", "--segment-layers", "5")[1]
     exec(compile(code_of(out, "torch"), "plan", "exec"), {"model": model})  # our own output, not a file's
     assert [len(entry) for entry in model.layers] == [5, 5, 2]
-    model.config = HybridConfig(layers=3, super_block=1)  # the demo's own loop asks for the number of entries
     model(tokens).square().sum().backward()
     assert all(torch.equal(a, p.grad) for a, p in zip(expected, model.parameters(), strict=True))
 
@@ -83,13 +82,37 @@ def test_the_code_for_other_frameworks(samples, capsys):
     out = run(capsys, "plan", samples / "before.mstrata", "--segment-layers", "1")[1]
     assert "gradient_checkpointing_enable" in code_of(out, "Hugging Face")
     fsdp = code_of(out, "FSDP2").splitlines()
-    steps = ("checkpoint_segments", "torch.compile", "    fully_shard(layer)", "fully_shard(model)")
+    steps = ("checkpoint_layers(model", "torch.compile", "    fully_shard(layer)", "fully_shard(model)")
     order = [next(i for i, line in enumerate(fsdp) if text in line) for text in steps]
     assert order == sorted(order)
     longer = run(capsys, "plan", samples / "before.mstrata", "--segment-layers", "2")[1]
     assert "single layers only" in code_of(longer, "Hugging Face")
+    assert "checkpoint_segments(model.layers, [(0, 2)" in code_of(longer, "Hugging Face")
 
 
 def test_a_sequential_is_cut_as_one(samples, capsys):
     out = run(capsys, "plan", samples / "uniform.mstrata", "--segment-layers", "4")[1]
     assert "model = checkpoint_segments(model, [(0, 4), (4, 8)])" in code_of(out, "torch")
+
+
+def test_operators_can_be_kept(samples, capsys):
+    arguments = ("plan", samples / "before.mstrata", "--segment-layers", "1")
+    status, out, _ = run(capsys, *arguments, "--keep", "matmul,attention")
+    lines = " ".join(out.split())
+    assert status == 0 and "checkpoints keep the outputs of mm, bmm, _scaled_dot_product_flash_attention_for" in lines
+    assert "create_selective_checkpoint_contexts, KEEP" in code_of(out, "torch")
+    assert "torch.ops.aten.mm.default" in code_of(out, "Hugging Face") and "context_fn=contexts" in code_of(
+        out, "FSDP2"
+    )
+    assert max(map(len, out.split("# ----")[0].splitlines())) <= 80
+    plain = json.loads(run(capsys, *arguments, "--json")[1])
+    kept = json.loads(run(capsys, *arguments, "--keep", "mm", "--json")[1])
+    sizes = {each["operator"]: each["bytes"] for each in plain["operators"]}
+    assert plain["plan"]["kept_output_bytes"] == 0 and kept["plan"]["kept_output_bytes"] == sizes["mm"]
+    assert kept["plan"]["extra_seconds"] < plain["plan"]["extra_seconds"] and kept["keep"] == ["mm"]
+
+
+@pytest.mark.parametrize("keep", ["silu", "convolution"])
+def test_an_operator_that_cannot_be_kept_is_one_sentence(samples, capsys, keep):
+    status, out, err = run(capsys, "plan", samples / "before.mstrata", "--keep", keep)
+    assert (status, out) == (2, "") and err.startswith(f"memstrata: no operator called '{keep}' ")

@@ -5,6 +5,10 @@ overhead. Sharding stage (ZeRO): 0 nothing, 1 optimizer state, 2 gradients too, 
 ranks. Tensor parallelism divides the weights of a layer and what lies between its projections; sequence parallelism
 divides the hidden states; a pipeline stage holds its share of the layers and the activations of every microbatch in
 flight.
+
+Temporaries are those of the loss where backward begins, per token (V vocabulary, b bytes of a value): the logits that
+the step itself holds, V x b, and in float32 the gradients of log-probabilities and of logits, 2 x V x 4. Measured on
+the CPU for float32 and bfloat16; those inside layers do not follow from shapes.
 """
 
 from __future__ import annotations
@@ -12,9 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from memstrata.capture.format.plan import ModelShape, Plan
+from memstrata.capture.format.plan import ModelShape, Plan, Term
 
 from .in_flight import in_flight
+from .kernels import Kernels
+from .outside_layers import LOG_PROBABILITIES, LOSS
 from .parallel import Parallel
 from .prediction import Prediction, predict
 
@@ -24,6 +30,10 @@ OPTIMIZER_BYTES = 12
 """Mixed precision with Adam: bfloat16 weight and gradient; float32 master weight, first and second moment."""
 GATHERED = 2
 """Layers whose parameters a fully sharded step holds gathered at once: the one that runs and the one fetched ahead."""
+
+
+CHUNKS = 16
+"""Parts into which the tokens are cut for a cross-entropy in chunks."""
 
 
 @dataclass(frozen=True)
@@ -68,27 +78,54 @@ def state(parameters: int, parallel: Parallel) -> tuple[int, int, int]:
     return first, second, third
 
 
-def budget(shape: ModelShape, plan: Plan, parallel: Parallel) -> Budget:
-    """The budget of the rank with the most: the first pipeline stage, which has most microbatches in flight.
+def budget(shape: ModelShape, plan: Plan, parallel: Parallel, kernels: Kernels | None = None) -> Budget:
+    """The budget of a rank, each line of the pipeline stage where it is highest, at its own highest moment.
 
     The communication line is an estimate: two gathered layers where parameters are sharded, else a bucket of gradients
-    where there is more than one data rank. Temporaries and allocator overhead do not follow from shapes.
+    where there is more than one data rank. Allocator overhead does not follow from shapes, nor do temporaries where
+    the model has no head.
     """
-    return Budget(*state(shape.parameters, parallel), activations(shape, plan, parallel), None,
-                  communication(shape, parallel))  # fmt: skip
+    held = temporaries(shape, parallel, kernels or Kernels())
+    return Budget(
+        *state(shape.parameters, parallel),
+        activations(shape, plan, parallel),
+        sum(term.bytes(shape.tokens // parallel.sequence) for term in held) if held else None,
+        communication(shape, parallel),
+    )
 
 
 def activations(shape: ModelShape, plan: Plan, parallel: Parallel) -> int:
-    """Bytes of activations on the first stage: what all microbatches in flight keep, and what one makes again."""
-    own, cut = parallel.stage(shape, plan)
-    said = predict(own, cut)
-    return peak_in_flight(said, in_flight(parallel)[0])
+    """Bytes of activations on the stage with the most: what all microbatches in flight keep, and what one makes
+    again."""
+    return max(stage_activations(shape, plan, parallel))
+
+
+def stage_activations(shape: ModelShape, plan: Plan, parallel: Parallel) -> list[int]:
+    """Bytes of activations on each pipeline stage, first to last."""
+    stages = [parallel.stage(shape, plan, number) for number in range(parallel.pipeline)]
+    counts = in_flight(parallel)
+    return [peak_in_flight(predict(own, cut), count) for (own, cut), count in zip(stages, counts, strict=True)]
+
+
+def temporaries(shape: ModelShape, parallel: Parallel, kernels: Kernels) -> tuple[Term, ...]:
+    """What a loss over logits holds for a moment where backward begins, per token of a rank; empty without a head. In
+    chunks it holds as much of one chunk, and its log-probabilities."""
+    whole = next((term.width for term in shape.behind if term.name == LOG_PROBABILITIES), 0)
+    width = -(-whole // (parallel.tensor * (CHUNKS if kernels.loss == "chunked" else 1)))
+    if not whole:
+        return ()
+    formula = "vocabulary" if width == whole else f"vocabulary / {whole / width:.0f}"
+    names = ["gradient of log-probabilities", "gradient of float32 logits"]
+    if kernels.loss == "chunked":
+        names.append(f"{LOG_PROBABILITIES} of a chunk")
+    wide = (Term(name, width, 4, formula, LOSS, "float32") for name in names)
+    return (Term("logits", width, shape.itemsize, formula, LOSS), *wide)
 
 
 def peak_in_flight(said: Prediction, microbatches: int) -> int:
-    """The peak with so many microbatches waiting for their backward: each keeps its boundaries and what no segment
-    covers, and the one that runs has its segment besides."""
-    waiting = said.boundary_bytes + said.kept_bytes
+    """The peak with so many microbatches waiting for their backward: each keeps its boundaries, what no segment
+    covers and what lies outside the layers, and the one that runs has its segment besides."""
+    waiting = said.boundary_bytes + said.kept_bytes + said.outside_bytes
     return (microbatches - 1) * waiting + said.timeline_peak_bytes
 
 

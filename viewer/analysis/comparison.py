@@ -30,15 +30,14 @@ def _peaks(diff: Diff) -> Line:
     change = f"{less_text(diff.achieved_peak_drop_bytes, a.peak_bytes)}{_time(a, b)}"
     if ranks_of_one_run(a, b):
         first, second = (f"{bytes_text(run.peak_bytes)} on rank {run.recording.meta.rank}" for run in (a, b))
-        return line(Part(f"Peak {first}", one), ", ", Part(second, two), f": {change}")
+        return line(Part(f"Peak {first}", one, a.peak_bytes), ", ", Part(second, two, b.peak_bytes), f": {change}")
     if has_history(a) != has_history(b):
         words = [f"{'peak' if has_history(r) else 'active at the end'} {bytes_text(r.peak_bytes)}" for r in (a, b)]
         first = words[0][:1].upper() + words[0][1:]
-        return line(Part(first, one), " to ", Part(words[1], two), f": {change}")
+        return line(Part(first, one, a.peak_bytes), " to ", Part(words[1], two, b.peak_bytes), f": {change}")
     word = "Peak" if has_history(a) else "Active at the end"
-    return line(
-        Part(f"{word} {bytes_text(a.peak_bytes)}", one), Part(f" to {bytes_text(b.peak_bytes)}", two), f": {change}"
-    )
+    first, second = f"{word} {bytes_text(a.peak_bytes)}", f" to {bytes_text(b.peak_bytes)}"
+    return line(Part(first, one, a.peak_bytes), Part(second, two, b.peak_bytes), f": {change}")
 
 
 def has_history(run: Run) -> bool:
@@ -94,13 +93,14 @@ def _savings(diff: Diff) -> Line:
     if achieved is None:
         return line(_reserved(diff) + _unknown_activations(diff))
     a, b = (int(run.activation_curve.argmax()) for run in (diff.a, diff.b))
+    one, two = int(diff.a.activation_curve[a]), int(diff.b.activation_curve[b])
     parts: list[Part | str] = [
-        Part(f"Activations {bytes_text(int(diff.a.activation_curve[a]))}", AllocationQuery(a, categories=ACTIVATIONS)),
-        Part(f" to {bytes_text(int(diff.b.activation_curve[b]))}", AllocationQuery(b, categories=ACTIVATIONS)),
-        f": {less_text(achieved, int(diff.a.activation_curve[a]))}",
+        Part(f"Activations {bytes_text(one)}", AllocationQuery(a, categories=ACTIVATIONS), one),
+        Part(f" to {bytes_text(two)}", AllocationQuery(b, categories=ACTIVATIONS), two),
+        Part(f": {less_text(achieved, one)}", None, abs(achieved)),
     ]
     if predicted is not None:
-        parts.append(f"; by shapes {less_text(predicted, 0)}")
+        parts.append(Part(f"; by shapes {less_text(predicted, 0)}", None, abs(predicted)))
     return line(*parts)
 
 
@@ -166,11 +166,15 @@ def _differences(diff: Diff) -> Line:
     if not rows:
         return line(f"{when.capitalize()} the runs hold the same of everything.")
     named = rows[:ITEMS]
-    parts = [Part(f"{row.label} {difference_text(row.difference_bytes)}", _query(row)) for row in named]
+    parts = [_named(row) for row in named]
     rest = sum(row.difference_bytes for row in rows[ITEMS:])
     if rows[ITEMS:]:
-        parts.append(Part(f"other {difference_text(rest)}"))
+        parts.append(Part(f"other {difference_text(rest)}", None, rest))
     return line(f"{when.capitalize()}: ", *joined(parts), " (closes exactly)")
+
+
+def _named(row: DiffRow) -> Part:
+    return Part(f"{row.label} {difference_text(row.difference_bytes)}", _query(row), row.difference_bytes)
 
 
 def _query(row: DiffRow) -> AllocationQuery | None:

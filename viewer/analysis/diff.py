@@ -16,6 +16,7 @@ from ..look.words import OUTSIDE_LAYERS
 from ..model.query import AllocationQuery
 from ..model.run import Run
 from .changes import Change, changes
+from .planned_before import PlannedBefore, planned_before
 from .prediction import Prediction, predict
 from .residual import Residual, residual
 from .shape import plan_in_force, shape_of
@@ -160,6 +161,11 @@ class Diff:
             for item in missed.items:
                 items[item.label] = items.get(item.label, 0) + sign * item.bytes
         return tuple(sorted(((k, v) for k, v in items.items() if v), key=lambda item: -abs(item[1])))
+
+    @cached_property
+    def planned(self) -> PlannedBefore | None:
+        """What the planner says from a alone of the plan in force in b; None where it cannot."""
+        return planned_before(self.a, self.b)
 
     @property
     def counted_twice_bytes(self) -> int:

@@ -4,6 +4,8 @@ which kernel or setting would not keep them. A rule looks at the op, the dtype a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from memstrata.capture.format.schema import NONE
 
@@ -21,29 +23,58 @@ _FUNCTION = re.compile(r"silu|gelu|relu|sigmoid|tanh|swish|mish|activation", re.
 """Classes of activation functions."""
 
 
-def explained(group: list[Pair], places: Places, dtype: str, relu: set[str]) -> str:
-    """The sentence for these pairs, which share op, dtype, place and reason. `relu` holds the modules whose output
-    projection keeps what a ReLU put out."""
-    reason = group[0].reason
-    if reason is Reason.absent and group[0].step and _before_relu(group[0], relu):
+NOT_COUNTED = "the rules of shapes do not count it"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the other pairs of a residual say about one."""
+
+    relu: frozenset[str]
+    """Output projections that keep what a ReLU put out."""
+    crossed: frozenset[str]
+    """Attention whose packed projection puts out no tensor of the size that its own rows give it."""
+
+
+def seen_in(pairs: Iterable[Pair]) -> Seen:
+    """Of all pairs of a residual."""
+    relu, crossed = set(), set()
+    for pair in pairs:
+        if pair.step and pair.kept and pair.kept.op == "relu":
+            relu.add(pair.step.term.module)
+        if pair.step and pair.kept is None and pair.step.term.name.endswith("in_proj output"):
+            crossed.add(pair.step.term.module)
+    return Seen(frozenset(relu), frozenset(crossed))
+
+
+def explained(group: list[Pair], places: Places, dtype: str, seen: Seen) -> str:
+    """The sentence for these pairs, which share op, dtype, place and reason."""
+    reason, step = group[0].reason, group[0].step
+    if reason is Reason.absent and step and step.term.module in seen.crossed and "in_proj" in step.term.name:
+        return _CROSSED
+    if reason is Reason.absent and step and _before_relu(group[0], seen.relu):
         return "a ReLU keeps its output, which is the next projection's input, and nothing keeps what goes into it"
     if reason in _OF_ABSENT:
         return _OF_ABSENT[reason]
     kept = max((pair.kept for pair in group if pair.kept is not None), key=lambda one: one.bytes)
     what, advice = _words(kept, reason, places, dtype)
+    if kept.module in seen.crossed and kept.op in VIEWS:
+        what, advice = f"queries, keys and values of cross-attention inside {places.class_of(kept.module)}", _TWO_INPUTS
     return f"{what}{_amount(group)}{f': {advice}' if advice else ''}"
 
 
+_TWO_INPUTS = "its packed projection is applied to two inputs, each with its own rows"
+_CROSSED = f"cross-attention: {_TWO_INPUTS}, so that two tensors of other sizes stand in the place of this one"
 _OF_ABSENT = {
-    Reason.next_input: "counted twice by shapes: a layer's output is the next layer's input, one storage",
+    Reason.next_input: "counted twice by shapes: a layer's output is the input of what comes next, one storage",
     Reason.running_input: "counted twice by shapes: the running segment's input is its boundary and its first tensor",
-    Reason.model_input: "the first layer keeps the input of the step, which counts as input and not as activation",
+    Reason.model_input: "it is the input of the step, which counts as input and not as activation",
     Reason.handed_on: "shapes count the last layer's output, and at this moment nothing behind the layers keeps it",
     Reason.absent: "shapes count it, and no storage of its size was kept there",
 }
 
 
-def _before_relu(pair: Pair, relu: set[str]) -> bool:
+def _before_relu(pair: Pair, relu: frozenset[str]) -> bool:
     step = pair.step
     return step is not None and step.term.name.endswith(" output") and any(
         module.rpartition(".")[0] == step.term.module for module in relu
@@ -73,20 +104,22 @@ def _words(kept: Kept, reason: Reason, places: Places, dtype: str) -> tuple[str,
     cls = places.class_of(kept.module)
     where = f" inside {cls}" if cls else ""
     if kept.op and kept.op not in VIEWS:
-        return f"the result of {kept.op}{where}", "the rules of shapes do not count it"
-    return f"a tensor kept{where}", "the rules of shapes do not count it"
+        return f"the result of {kept.op}{where}", NOT_COUNTED
+    return f"a tensor kept{where}", NOT_COUNTED
 
 
 def _outside(kept: Kept, places: Places, dtype: str) -> tuple[str, str] | None:
     if not kept.packed and kept.op not in _LOSS:
-        return "kept by what follows the model, such as the loss", "shapes count only layers"
+        what = "one value" if kept.values == 1 else f"{kept.dtype} values" if kept.dtype else "values"
+        return f"{what} kept by the code around the model, such as the loss", NOT_COUNTED
     if kept.layer >= 0:
         return None
     if kept.op in _LOSS:
         return f"{kept.dtype} copy of the logits in the loss", "cross-entropy in chunks would not keep it whole"
     if places.is_norm(kept.module):
-        return f"kept by {places.class_of(kept.module)} outside the layers", "shapes count only layers"
-    return f"kept outside the layers{_in(kept, places)}", "shapes count only layers"
+        return None
+    what = f"what {kept.op} puts out" if kept.op and kept.op not in VIEWS else f"{kept.dtype} values"
+    return f"{what}, kept outside the layers{_in(kept, places)}", NOT_COUNTED
 
 
 def _in(kept: Kept, places: Places) -> str:
@@ -100,6 +133,8 @@ def _norm(kept: Kept, places: Places, dtype: str) -> tuple[str, str] | None:
     cls = places.class_of(kept.module)
     if kept.last <= 1:
         return f"one {kept.dtype} per row inside {cls}", "every norm keeps its statistics"
+    if kept.values == kept.last:
+        return f"a vector as wide as the weight of {cls}", "made of the weight, and the same whatever the tokens"
     if dtype and kept.dtype != dtype:
         return f"{kept.dtype} copy inside {cls}", "a fused norm would not keep it"
     if kept.op == "mul":
@@ -109,6 +144,9 @@ def _norm(kept: Kept, places: Places, dtype: str) -> tuple[str, str] | None:
 
 def _mask(kept: Kept, places: Places, dtype: str) -> tuple[str, str] | None:
     dropout = "dropout" in kept.op or "bernoulli" in kept.op or "Dropout" in places.class_of(kept.module)
+    if not kept.op and places.is_scores(kept):
+        what = f"dropout mask of attention's scores in {kept.dtype}, batch x heads x T x T"
+        return what, "a memory-efficient kernel makes it again"
     if dropout:
         return f"dropout mask in {kept.dtype}", "native dropout keeps one byte per value" if kept.dtype == dtype else ""
     if kept.dtype in _MASKS:
@@ -122,8 +160,11 @@ def _attention(kept: Kept, places: Places, dtype: str) -> tuple[str, str] | None
             "what attention puts out",
             "its backward needs it beside the output projection's input, unless the two are one storage",
         )
-    if kept.op == "softmax":
+    if kept.op in ("softmax", "safe softmax"):
         return "attention scores after softmax, batch x heads x T x T", "a memory-efficient kernel keeps one per row"
+    if places.is_scores(kept):
+        made = f"what {kept.op} makes of attention's scores" if kept.op not in VIEWS else "attention's scores once more"
+        return f"{made}, batch x heads x T x T", "a memory-efficient kernel keeps one per row"
     return None
 
 
@@ -138,7 +179,12 @@ def _recurrent(kept: Kept, places: Places, dtype: str) -> tuple[str, str] | None
 def _statistics(kept: Kept, places: Places, dtype: str) -> tuple[str, str] | None:
     if kept.dtype in _NO_GRADIENT:
         return f"{kept.dtype} indices or random state{_in(kept, places)}", "kept for backward beside the activations"
-    if not kept.op and kept.dtype == "float32" and "ttention" in places.class_of(kept.module):
+    if kept.op or "ttention" not in places.class_of(kept.module):
+        return None
+    length = places.run.recording.meta.sequence or 0
+    if length > 1 and kept.shape[-2:-1] == (length,):
+        return f"a {kept.dtype} table with a row for each position, rotary angles say", "made once for all layers"
+    if kept.dtype == "float32":
         return "float32 log-sum-exp or other statistics of attention", "every memory-efficient kernel keeps them"
     return None
 

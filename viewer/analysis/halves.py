@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 
 from memstrata.capture.format.plan import Half
 
+from .experts import chosen_experts, fused_experts, router_of
+from .halves_across import halves_across
+from .inside_mixer import inner_norms, mixed_by, more_rows
 from .leaves import KEEPS_OUTPUT
 from .module_tree import ModuleTree
 
 _OUTPUT_NAME = re.compile(
     r"^(o|wo|w2|fc2|linear2|out|output|down|proj|c_proj|dense|.*(o|out|output|down)_proj|to_out)$"
 )
-_CHOSEN = ("num_experts_per_tok", "top_k", "num_selected_experts", "n_activated_experts")
+_NO_WAY_BACK = re.compile(r"^(q|k|v|query|key|value)(_proj|_lin)?$")
 
 
 @dataclass(frozen=True)
@@ -28,17 +31,29 @@ def find_halves(tree: ModuleTree, layer: int) -> tuple[int, list[Half]]:
     """(residual width, halves in order) of this layer; no halves if it has no residual structure that can be read:
     a norm outside the halves, and modules with projections out and one back."""
     rows = tree.descendants(layer)
-    holders = [row for row in rows if len(_linears(tree, row)) >= 2 and not _runs_in_order(tree, row, layer)]
+    holders = [
+        row for row in rows
+        if fused_experts(tree, row) or (len(_linears(tree, row)) >= 2 and not _runs_in_order(tree, row, layer))
+    ]  # fmt: skip
     inside = {r for holder in holders if holder != layer for r in tree.descendants(holder)}
     norms = [row for row in rows if tree.is_norm(row) and row not in inside]
     if not norms or not holders:
         return 0, []
     hidden = _hidden(tree, norms, holders)
-    kept = _one_expert(tree, holders, layer)
     order = {tree.paths[row]: row for row in rows}
-    halves = [half for row, times in kept for half in _halves_of(tree, row, hidden, times)]
-    halves.sort(key=lambda half: order[half.output_path])
+    if any(_has_no_way_back(tree, row) for row in holders):
+        halves = halves_across(tree, layer, hidden)
+    else:
+        kept = _one_expert(tree, holders, layer)
+        halves = [half for row, chosen in kept for half in _halves_of(tree, row, hidden, chosen)]
+    halves.sort(key=lambda half: order.get(half.output_path, order[half.module]))
     return hidden, _with_norms([tree.paths[row] for row in norms], halves, tree.paths[layer])
+
+
+def _has_no_way_back(tree: ModuleTree, row: int) -> bool:
+    """Only queries, keys and values: what leads back is in another module, as in BERT."""
+    names = {tree.name(linear.row) for linear in _linears(tree, row)}
+    return len(names) >= 3 and all(_NO_WAY_BACK.match(name) for name in names)
 
 
 def expert_lists(tree: ModuleTree, layer: int) -> list[list[int]]:
@@ -86,7 +101,8 @@ def _hidden(tree: ModuleTree, norms: list[int], holders: list[int]) -> int:
 
 
 def _one_expert(tree: ModuleTree, holders: list[int], layer: int) -> list[tuple[int, int]]:
-    """(holder, times): of experts in a list inside the layer one stands for all that a token goes through."""
+    """(holder, chosen): of experts in a list inside the layer one stands for all that a token goes through; 0 for what
+    is no expert."""
     listed = tree.recording.modules.in_layer_list
     parents = tree.recording.modules.parent
     out: list[tuple[int, int]] = []
@@ -94,27 +110,28 @@ def _one_expert(tree: ModuleTree, holders: list[int], layer: int) -> list[tuple[
     for row in holders:
         parent = int(parents[row])
         if row == layer or not listed[row] or sum(int(parents[h]) == parent for h in holders) < 2:
-            out.append((row, 1))
+            out.append((row, 0))
         elif parent not in seen:
             seen.add(parent)
-            chosen = tree.attributes[int(parents[parent])] | tree.attributes[parent]
-            out.append((row, next((chosen[name] for name in _CHOSEN if name in chosen), 1)))
+            out.append((row, chosen_experts(tree, parent)))
     return out
 
 
-def _halves_of(tree: ModuleTree, row: int, hidden: int, times: int) -> list[Half]:
+def _halves_of(tree: ModuleTree, row: int, hidden: int, chosen: int) -> list[Half]:
     """The halves in one module: each ends with the projection back to the residual width."""
+    if fused := fused_experts(tree, row):
+        return [fused.half(tree, row, hidden)]
     halves: list[Half] = []
     pending: list[_Linear] = []
     linears = _way_back_last(tree, _linears(tree, row), hidden)
     for place, linear in enumerate(linears):
         if pending and _is_output(tree, linear, linears[place + 1 :], hidden):
-            halves.append(_half(tree, row, _kept_outputs(tree, row, pending, linear), pending, linear, times))
+            halves.append(_half(tree, row, _kept_outputs(tree, row, pending, linear), pending, linear, chosen))
             pending = []
         elif linear.width_out > 1:  # a gate of one value per token is not worth a line
             pending.append(linear)
     if halves and pending:  # a projection listed after the way back (`w1, w2, w3`)
-        extra = tuple((tree.name(p.row), p.width_out * times) for p in pending)
+        extra = tuple((tree.name(p.row), p.width_out) for p in pending)
         halves[-1] = replace(halves[-1], projections=halves[-1].projections + extra)
     return halves
 
@@ -156,19 +173,26 @@ def _keeps_its_output(tree: ModuleTree, row: int) -> bool:
 
 
 def _half(
-    tree: ModuleTree, row: int, kept: list[_Linear], projections: list[_Linear], output: _Linear, times: int
+    tree: ModuleTree, row: int, kept: list[_Linear], projections: list[_Linear], output: _Linear, chosen: int
 ) -> Half:
-    named = tuple(("in_proj" if p.row == row else tree.name(p.row), p.width_out * times) for p in kept)
+    named = tuple(("in_proj" if p.row == row else tree.name(p.row), p.width_out) for p in kept)
+    named += mixed_by(tree, row, output.width_in)
     listed = tree.recording.modules.in_layer_list
     name = tree.name(row)
     if listed[row]:  # an expert goes by the name of the list of experts, a layer by none
         name = "" if row in tree.recording.layers.module else tree.name(int(tree.recording.modules.parent[row]))
     first = tree.paths[projections[0].row]
-    return Half(name, tree.paths[row], "", named, first, tree.paths[output.row], output.width_in * times)
+    router = router_of(tree, int(tree.recording.modules.parent[row])) if chosen else ("", 0)
+    return Half(
+        name, tree.paths[row], "", named, first, tree.paths[output.row], output.width_in, chosen, router,
+        inner_norms=tuple(inner_norms(tree, row, named, output.width_in)), more_rows=more_rows(tree, row),
+    )  # fmt: skip
 
 
 def _with_norms(norms: list[str], halves: list[Half], layer: str) -> list[Half]:
     """Each half with the norm in front of it: every second one where a norm follows each half too."""
-    step = 2 if len(norms) == 2 * len(halves) else 1
-    in_front = norms[::step] + [layer] * len(halves)
+    if norms and len(norms) == 2 * len(halves):
+        pairs = zip(norms[::2], norms[1::2], strict=True)
+        return [replace(half, norm=norm, post_norm=post) for half, (norm, post) in zip(halves, pairs, strict=True)]
+    in_front = norms + [layer] * len(halves)
     return [replace(half, norm=norm) for half, norm in zip(halves, in_front, strict=False)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from memstrata.capture.format.plan import ModelShape, Plan
 from memstrata.capture.format.schema import Fate
 
-from ..look.units import bytes_text, count_text, difference_text, percent_text, seconds_text
+from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, percent_text, seconds_text
 from ..model.grouping import preferred
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
@@ -31,6 +31,8 @@ class Part:
 
     text: str
     query: AllocationQuery | None = None
+    bytes: int | None = None
+    """The number as it is, where the text says one in bytes."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ class Line:
     def text(self) -> str:
         """The whole line."""
         return "".join(part.text for part in self.parts)
+
+    @property
+    def exact(self) -> str:
+        """The numbers of the line to the byte, a line each; empty for none."""
+        told = [(part.text.strip(" ,;:"), part.bytes) for part in self.parts if part.bytes is not None]
+        return "\n".join(f"{text}: {exact_bytes_text(size)}" for text, size in told)
 
 
 def line(*parts: Part | str) -> Line:
@@ -67,17 +75,18 @@ def peak_line(run: Run, missed: Residual | None = None, left_out: str = "") -> L
     position = run.peak_position
     what = "Peak" if "timeline" in run.capabilities else "Active"  # of a state alone no peak is known
     start = (
-        Part(f"{what} {bytes_text(run.peak_bytes)}", AllocationQuery(position=position)),
+        Part(f"{what} {bytes_text(run.peak_bytes)}", AllocationQuery(position=position), run.peak_bytes),
         f"{_whose(run)}{_where(run, position)}",
     )
     if missed is None:
         return line(*start)
     query = AllocationQuery(position=missed.position, categories=ACTIVATIONS)
-    measured = Part(f"activations up to {bytes_text(missed.measured_bytes)}", query)
+    measured = Part(f"activations up to {bytes_text(missed.measured_bytes)}", query, missed.measured_bytes)
+    shapes = Part(f"shapes say {bytes_text(missed.predicted_bytes)}", None, missed.predicted_bytes)
     elsewhere = run.saved_bytes_by_fate()[Fate.offloaded]
     away = f" and {bytes_text(elsewhere)} offloaded" if elsewhere else ""
     without = f" without {left_out}" if left_out else ""
-    return line(*start, "; ", measured, f"{away}, shapes say {bytes_text(missed.predicted_bytes)}{without}")
+    return line(*start, "; ", measured, f"{away}, ", shapes, without)
 
 
 def _whose(run: Run) -> str:
@@ -104,8 +113,11 @@ def residual_line(missed: Residual) -> Line:
     if not missed.items:
         return line("Shapes explain the activations to the byte.")
     query = AllocationQuery(position=missed.position, categories=ACTIVATIONS)
-    items = [Part(f"{item.label} {difference_text(item.bytes)}", item.query) for item in missed.largest(ITEMS)]
-    return line(Part(f"{difference_text(missed.bytes)} against shapes: ", query), *joined(items), " (closes exactly)")
+    items = [
+        Part(f"{item.label} {difference_text(item.bytes)}", item.query, item.bytes) for item in missed.largest(ITEMS)
+    ]
+    whole = Part(f"{difference_text(missed.bytes)} against shapes: ", query, missed.bytes)
+    return line(whole, *joined(items), " (closes exactly)")
 
 
 def groups_line(run: Run) -> Line:
@@ -117,8 +129,8 @@ def groups_line(run: Run) -> Line:
     if not largest:
         return line("Nothing was allocated.")
     items = [
-        Part(f"{grouping.names[i]} {bytes_text(int(sizes[i]))}", AllocationQuery(run.peak_position, group=(key, i)))
-        for i in largest
+        Part(f"{grouping.names[i]} {bytes_text(size)}", AllocationQuery(run.peak_position, group=(key, i)), size)
+        for i, size in ((i, int(sizes[i])) for i in largest)
     ]
     when = "at the peak" if "timeline" in run.capabilities else "at the end"
     return line(f"Largest {when}: ", *joined(items))
@@ -128,7 +140,7 @@ def inferred_line(run: Run) -> Line:
     """`Inferred for 62% of it: activation 6.10 GiB, ...; not inferred ...`, or why nothing could be."""
     position = run.peak_position
     shares = [
-        Part(f"{category.label} {bytes_text(size)}", AllocationQuery(position, category=category))
+        Part(f"{category.label} {bytes_text(size)}", AllocationQuery(position, category=category), size)
         for category, size in sorted(run.inferred_categories_at(position).items(), key=lambda item: -item[1])
     ]
     if not shares:
@@ -175,7 +187,8 @@ def checkpoint_line(run: Run, shape: ModelShape, plan: Plan) -> Line:
         return line(why)
     if guess is None:
         dropped = run.saved_bytes_by_fate()[Fate.dropped]
-        return line(f"Checkpoints dropped {bytes_text(dropped)} after forward; their plan was not seen.")
+        said = Part(f"Checkpoints dropped {bytes_text(dropped)}", None, dropped)
+        return line(said, " after forward; their plan was not seen.")
     return _proposed(run, proposal, guess)
 
 
@@ -185,24 +198,30 @@ def _proposed(run: Run, plan: Plan, guess: Estimate) -> Line:
     raised = any(problem.code == "step_raised" for problem in run.problems)
     kind = "estimate for the part of the step that ran" if raised else "estimate"
     if guess.peak_bytes >= run.peak_bytes:
-        return line(f"Checkpoint per {unit}: no gain, the peak stays {bytes_text(run.peak_bytes)} ({kind})")
+        stays = Part(f"the peak stays {bytes_text(run.peak_bytes)}", None, run.peak_bytes)
+        return line(f"Checkpoint per {unit}: no gain, ", stays, f" ({kind})")
     gain = percent_text(1 - guess.peak_bytes / run.peak_bytes)
     time = "" if guess.extra_seconds is None else f", +{seconds_text(guess.extra_seconds)} per step"
     then = f", then set {outside_text(run, guess.peak_position)}" if guess.set_outside_layers else ""
-    return line(f"Checkpoint per {unit}: peak {bytes_text(guess.peak_bytes)}, {gain} less{then}{time} ({kind})")
+    peak = Part(f"peak {bytes_text(guess.peak_bytes)}", None, guess.peak_bytes)
+    return line(f"Checkpoint per {unit}: ", peak, f", {gain} less{then}{time} ({kind})")
 
 
 def _in_force(run: Run, shape: ModelShape, plan: Plan) -> Line:
     prediction = predict(shape, plan)
     fates = run.saved_bytes_by_fate()
     segments = count_text(len(plan.segments), "segment")
-    if prediction.saving_bytes <= 0:
+    if not prediction.gains:
         return line(f"The plan in force ({segments}) gains nothing by shapes: what it drops is made again at once.")
     limit = ""
     if set_outside_layers(run, run.peak_position):
         where = outside_text(run, run.peak_position)
         limit = f"; the peak is set {where}, more checkpointing will not lower it"
+    dropped, saved = fates[Fate.dropped], prediction.saving_bytes
     return line(
-        f"Checkpointed in {segments}: {bytes_text(fates[Fate.dropped])} dropped after forward; by shapes"
-        f" {bytes_text(prediction.saving_bytes)} less at the activation peak{limit}"
+        f"Checkpointed in {segments}: ",
+        Part(f"{bytes_text(dropped)} dropped after forward", None, dropped),
+        "; ",
+        Part(f"by shapes {bytes_text(saved)} less at the activation peak", None, saved),
+        limit,
     )

@@ -21,7 +21,7 @@ from .module_tree import ITEMSIZE, ModuleTree
 
 @dataclass(frozen=True)
 class Kept:
-    """One storage that autograd keeps. `bytes` is what was allocated; `last` the last dimension of the tensor seen."""
+    """One storage that autograd keeps. `bytes` is what was allocated; `shape` that of the tensor seen."""
 
     rows: tuple[int, ...]
     """Allocations: one, or one for each expert."""
@@ -33,7 +33,7 @@ class Kept:
     op: str
     """The autograd node that made it, in words; empty where none did."""
     dtype: str
-    last: int
+    shape: tuple[int, ...]
     boundary: bool
     """Kept although a segment covers it, or kept outside layers: it can be the input of a segment."""
     born: int
@@ -41,6 +41,11 @@ class Kept:
     packed: bool
     """Whether a module of the model packed it; what no module packed was kept by the code around it, the loss say."""
     stack: int
+
+    @property
+    def last(self) -> int:
+        """The last dimension; 0 unknown."""
+        return self.shape[-1] if self.shape else 0
 
 
 def words(op: str) -> str:
@@ -68,7 +73,7 @@ class KeptReader:
         table, strings = recording.saved_tensors, recording.strings
         dtype = strings[int(table.dtype[saved])] if saved >= 0 else ""
         op = strings[int(table.op[saved])] if saved >= 0 else ""
-        last = strings[int(table.shape[saved])].rpartition(",")[2] if saved >= 0 else ""
+        shape = strings[int(table.shape[saved])].split(",") if saved >= 0 else []
         kept = bool(self.plan.segments and attribution.category[row] == Category.activation)
         stack = int(self.run.allocations.stack[row])
         return Kept(
@@ -79,7 +84,7 @@ class KeptReader:
             values=size // ITEMSIZE.get(dtype, size + 1),
             op=words(op),
             dtype=dtype,
-            last=int(last) if last.isdecimal() else 0,
+            shape=tuple(int(n) for n in shape) if all(n.isdecimal() for n in shape) else (),
             boundary=kept and (layer < 0 or self._touches_segment(path)),
             born=int(self.born[row]),
             packed=saved >= 0 and int(table.module[saved]) >= 0,

@@ -4,35 +4,42 @@ count twice taken out.
 `with_kernels` leaves the plain count of a shape alone and returns another shape, so that prediction, plan, curve and
 residual work on either. Rules, per half of a layer (h hidden, b bytes of a value):
 
-* RMS norm, composite (CPU): its input and the normalised values in float32, 4 bytes per row; fused: 4 bytes per row.
-  Layer norm: 8 bytes per row, mean and reciprocal deviation.
-* attention: log-sum-exp, 4 bytes per head and token; math: the scores instead, heads x T x b per token. A query
-  projection twice as wide as the heads carries a gate: what attention puts out and the sigmoid of the gate besides.
+* RMS norm, composite (CPU): its input and the normalised values in float32, 4 bytes per row; cast (written out, as in
+  Llama): the normalised values back in the model's own precision; fused: 4 bytes per row. Layer norm: 8 bytes per row,
+  mean and reciprocal deviation. A norm over queries or keys has a row for every head.
+* attention: log-sum-exp, 4 bytes per head and token; math: the scores instead, heads x T x b per token, keys and
+  values as wide as the queries, and, where the model has them, the scores' dropout mask, the probabilities that it
+  leaves, and the capped scores, each as large as the scores. A query projection twice as wide as the heads carries a
+  gate: what attention puts out and the sigmoid of the gate besides.
 * gated MLP: what its activation function puts out.
-* dropout: a mask of one byte (CPU: one value) behind each half.
-* gated delta, reference: what transformers' kernel in Python was measured to keep in a dry run, by value width; over
-  a recording it is measured and stays in the residual.
-* a layer's output is the next layer's input: one storage.
+* dropout: a mask of one byte (CPU: one value) behind each half; over a recording where modules were seen to keep one.
+* gated delta, reference: what transformers' kernel in Python was measured to keep, see `gated_delta`; over a recording
+  it is measured and stays in the residual.
+* cross-entropy in chunks keeps no log-probabilities.
+* a layer's output is the input of what comes next: one storage.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from memstrata.capture.format.plan import LayerShape, ModelShape, Term
+from memstrata.capture.format.plan import LayerShape, ModelShape, Term, covers
+
+from .gated_delta import DeltaHeads, reference_terms
+from .outside_layers import LOG_PROBABILITIES, NORM_WIDTH
 
 RECURRENT = re.compile(r"delta|linear.?attention|mamba|ssm|retention|rwkv", re.IGNORECASE)
-REFERENCE_BYTES = 74
-"""Bytes per token and value of the value projection that the reference gated-delta kernel keeps beyond the widths of a
-configuration: 544,555 bytes per token in a linear-attention half of the hybrid preset's dry run at 8,192 tokens (48
-value heads x 128, bfloat16 with float32 inside), of which the widths are 88,256."""
+BEFORE_ITS_NORM = " output before its norm"
+"""Ends the name of what a norm behind a half keeps."""
+ATTENTION = re.compile(r"qkv|attn|attention|query|in_proj", re.IGNORECASE)
 FLOAT32 = 4
+SCORES, DROPPED, CAPPED, SCORES_MASK = "scores", "scores after dropout", "capped scores", "dropout mask of the scores"
 ADDED_INSIDE = (
-    "activation output", "mixed values", "sigmoid of the gate", "log-sum-exp", "scores", "reference kernel",
+    "activation output", "mixed values", "sigmoid of the gate", "log-sum-exp", SCORES, DROPPED, CAPPED, SCORES_MASK,
 )  # fmt: skip
 """How the names of the terms end that kernels add between the projections of a half."""
 
@@ -54,7 +61,7 @@ class Kernels:
 
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "norm": ("fused", "composite", "layer"),
+    "norm": ("fused", "composite", "cast", "layer"),
     "attention": ("efficient", "math"),
     "linear": ("fused", "reference"),
     "loss": ("whole", "chunked"),
@@ -90,6 +97,23 @@ class ModelFacts:
     sequence: int = 0
     recurrent: frozenset[str] = frozenset()
     """Paths of the modules that are linear attention of some kind, where names do not say so."""
+    delta: DeltaHeads = DeltaHeads()
+    drops_scores: bool = False
+    """Whether attention has dropout."""
+    caps_scores: bool = False
+    """Whether the scores go through a tanh."""
+    masks: tuple[Mask, ...] = ()
+    """Dropout masks in layers, as a recording has them."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What a dropout in a layer was seen to keep."""
+
+    module: str
+    width: int
+    """Values per token."""
+    itemsize: int
 
 
 _NO_FACTS = ModelFacts()
@@ -110,16 +134,39 @@ class HalfTerms:
     @property
     def gated_mlp(self) -> bool:
         """Two projections as wide as what goes into the output projection."""
-        wide = [term for term in self.projections if term.width == self.inner.width]
-        return not self.recurrent and len(wide) == 2 and (len(self.projections) == 2 or "expert" in self.inner.name)
+        wide = [term for term in self.outputs if term.width == self.inner.width]
+        return not self.recurrent and (self._packed_gate or (len(wide) == len(self.outputs) == 2))
+
+    @property
+    def outputs(self) -> tuple[Term, ...]:
+        """What its projections put out; of experts neither the router's scores nor the rows they get."""
+        return tuple(term for term in self.projections if term.name.endswith(" output"))
+
+    @property
+    def _packed_gate(self) -> bool:
+        """One projection for gate and up together, twice as wide as what goes into the way back."""
+        first = self.outputs[0] if len(self.outputs) == 1 else None
+        if first is None or ATTENTION.search(f"{first.name} {first.module}"):
+            return False
+        return first.width == 2 * self.inner.width
+
+    @property
+    def shared(self) -> bool:
+        """The expert that every token goes through beside the chosen ones."""
+        return "shared" in self.norm_output.name
+
+    @property
+    def experts(self) -> bool:
+        """Of a mixture of experts."""
+        return "expert" in self.norm_output.name
 
     @property
     def attention(self) -> bool:
         """Three projections or a packed one."""
-        if self.recurrent or self.gated_mlp or "expert" in self.norm_output.name:
+        if self.recurrent or self.gated_mlp or self.experts:
             return False
-        packed = len(self.projections) == 1 and self.projections[0].width > self.inner.width
-        return packed or len(self.projections) >= 3
+        packed = len(self.outputs) == 1 and self.outputs[0].width > self.inner.width
+        return packed or len(self.outputs) >= 3
 
     @property
     def output_gate(self) -> bool:
@@ -142,52 +189,90 @@ def halves_in(layer: LayerShape, facts: ModelFacts = _NO_FACTS) -> list[HalfTerm
 
 
 def _inner(terms: tuple[Term, ...]) -> int:
-    """The place of what goes into the output projection: an input, and not that of experts; 0 where there is none."""
-    inputs = [i for i, term in enumerate(terms) if term.name.endswith(" input") and "expert input" not in term.name]
+    """The place of what goes into the output projection: the last input; 0 where there is none."""
+    inputs = [i for i, term in enumerate(terms) if term.name.endswith(" input")]
     return inputs[-1] if inputs else 0
 
 
 def with_kernels(shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> ModelShape:
     """The shape with what these kernels keep. A layer without halves stays as it is."""
-    layers = tuple(_layer(layer, shape, kernels, facts) for layer in shape.layers)
+    named = zip(shape.names, shape.layers, strict=True)
+    layers = tuple(_layer(name, layer, shape, kernels, facts) for name, layer in named)
+    ahead, behind = (tuple(_outside(terms, kernels)) for terms in (shape.ahead, shape.behind))
     what = "kernels as recorded" if kernels.measured else "estimate, kernels not measured"
-    return replace(shape, layers=layers, assumptions=(*shape.assumptions, f"{what}: {kernels}"))
+    assumptions = (*shape.assumptions, f"{what}: {kernels}")
+    return replace(shape, layers=layers, ahead=ahead, behind=behind, assumptions=assumptions)
 
 
-def _layer(layer: LayerShape, shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> LayerShape:
+def _layer(name: str, layer: LayerShape, shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> LayerShape:
     halves = halves_in(layer, facts)
     if not halves:
         return layer
-    before = {half.start - 1: half for half in halves}
+    repeated = {id(term): found for half in halves for term, found in _repeated(half, kernels)}
+    normed = {half.start - 1 for half in halves if not half.shared}
+    shared = {half.start for half in halves if half.shared}  # reads what the chosen experts read: one storage
     terms: list[Term] = []
     for place, term in enumerate(layer.terms[:-1]):  # the last one is the next layer's input
-        half = before.get(place)
-        terms += [term] if half is None else _norm(term, kernels)
+        if place in normed or term.name.endswith(BEFORE_ITS_NORM):
+            terms += _norm(term, kernels)
+        elif id(term) in repeated:
+            terms += repeated[id(term)]
+        elif place not in shared:
+            terms.append(term)
     for half in halves:
         terms += _added(half, shape, kernels, facts)
-    return LayerShape(layer.kind, tuple(terms))
+    terms += _masks(name, kernels, facts)
+    return replace(layer, terms=tuple(terms))
+
+
+def _repeated(half: HalfTerms, kernels: Kernels) -> Iterator[tuple[Term, list[Term]]]:
+    """(projection's output, what the math kernel keeps in its place): keys and values of fewer heads than the queries
+    have are repeated, and what a packed projection puts out is copied into three."""
+    if not half.attention or kernels.attention != "math":
+        return
+    wide, outputs = half.inner.width, half.outputs
+    if len(outputs) >= 3:
+        for term in outputs[1:3]:
+            if term.width < wide:
+                yield term, [replace(term, width=wide, formula="repeated for every query head")]
+    elif outputs:
+        packed, how = outputs[0], "copied out of the packed projection"
+        names = (packed.name.removesuffix(" output") + f", {what}" for what in ("queries", "keys", "values"))
+        yield packed, [replace(packed, name=name, width=wide, formula=how) for name in names]
+
+
+def _masks(layer: str, kernels: Kernels, facts: ModelFacts) -> Iterator[Term]:
+    """Dropout masks that were seen in this layer."""
+    for mask in facts.masks if kernels.measured else ():
+        if covers(layer, mask.module):
+            name = f"{mask.module[len(layer) :].lstrip('.')} dropout mask"
+            dtype = "bool" if mask.itemsize == 1 else ""
+            yield Term(name, mask.width, mask.itemsize, "width of what it drops", mask.module, dtype)
 
 
 def _norm(read: Term, kernels: Kernels) -> list[Term]:
     """What the norm keeps that reads this term of the residual stream."""
     name, module = read.name, read.module
     which = ("mean", "deviation") if kernels.norm == "layer" else ("root mean square",)
-    statistics = [Term(f"{name}, {what} of its norm", 1, FLOAT32, "4 bytes per row", module) for what in which]
-    if kernels.norm != "composite":
+    rows, how = (read.width // read.row, "one per head") if read.row else (1, "one per row")
+    statistics = [Term(f"{name}, {what} of its norm", rows, FLOAT32, how, module, "float32") for what in which]
+    if kernels.norm not in ("composite", "cast"):
         return [read, *statistics]
-    own = replace(read, itemsize=max(read.itemsize, FLOAT32), formula=f"{read.formula}, in float32")
-    product = Term(f"{name}, normalised", read.width, own.itemsize, f"{read.formula}, before the weight", module)
+    dtype = "float32" if read.itemsize < FLOAT32 else read.dtype
+    own = replace(read, itemsize=max(read.itemsize, FLOAT32), formula=f"{read.formula}, in float32", dtype=dtype)
+    behind = own if kernels.norm == "composite" else read
+    product = replace(behind, name=f"{name}, normalised", formula=f"{read.formula}, before the weight")
     return [own, product, *statistics]
 
 
 def _added(half: HalfTerms, shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> list[Term]:
     inner, name = half.inner, half.norm_output.name.removesuffix("norm output").strip()
-    holder = half.projections[0].module if half.projections else inner.module
+    holder = next((term.module for term in half.outputs), inner.module)
     found = []
 
-    def add(what: str, width: int, itemsize: int, formula: str) -> None:
+    def add(what: str, width: int, itemsize: int, formula: str, dtype: str = "") -> None:
         if width:
-            found.append(Term(f"{name} {what}".strip(), width, itemsize, formula, holder))
+            found.append(Term(f"{name} {what}".strip(), width, itemsize, formula, holder, dtype))
 
     if half.gated_mlp:
         add("activation output", inner.width, inner.itemsize, f"as wide as {inner.name}")
@@ -195,27 +280,35 @@ def _added(half: HalfTerms, shape: ModelShape, kernels: Kernels, facts: ModelFac
         add("mixed values", inner.width, inner.itemsize, f"as wide as {inner.name}")
         add("sigmoid of the gate", inner.width, inner.itemsize, f"as wide as {inner.name}")
     if half.attention and kernels.attention == "efficient":
-        add("log-sum-exp", facts.heads, FLOAT32, "heads x 4 bytes")
+        add("log-sum-exp", facts.heads, FLOAT32, "heads", "float32")
     if half.attention and kernels.attention == "math":
-        add("scores", facts.heads * facts.sequence, inner.itemsize, "heads x T")
+        for what, size, dtype in _scores(inner.itemsize, kernels, facts):
+            add(what, facts.heads * facts.sequence, size, "heads x T", dtype)
     if half.recurrent and kernels.linear == "reference" and not kernels.measured:
-        add("reference kernel", inner.width * REFERENCE_BYTES, 1, f"{REFERENCE_BYTES} bytes x {inner.name}")
-    if kernels.dropout != "none":
-        add("dropout mask", shape.hidden, 1 if kernels.dropout == "mask" else shape.itemsize, "hidden")
+        found += reference_terms(name, holder, inner.width, shape.itemsize, facts.delta)
+    if kernels.dropout != "none" and not kernels.measured:
+        masks = ("dropout mask", shape.hidden, 1, "hidden", "bool")
+        add(*masks if kernels.dropout == "mask" else (masks[0], shape.hidden, shape.itemsize, "hidden"))
     return found
 
 
-def outside(shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> tuple[Term, ...]:
-    """What is kept behind the layers: final norm, input of the head, and the loss's copy of the logits in float32,
-    which cross-entropy in chunks makes again instead. Empty without a vocabulary."""
-    if not facts.vocabulary:
-        return ()
-    last = Term("final norm input", shape.hidden, shape.itemsize, "hidden", "norm")
-    head = Term("head input", shape.hidden, shape.itemsize, "hidden", "head")
-    terms = [*_norm(last, kernels), head]
-    if kernels.loss == "whole":
-        terms.append(Term("log-probabilities", facts.vocabulary, FLOAT32, "vocabulary x 4 bytes", "loss"))
-    return tuple(terms)
+def _scores(itemsize: int, kernels: Kernels, facts: ModelFacts) -> Iterator[tuple[str, int, str]]:
+    """(name, bytes of a value, dtype) of what the math kernel keeps as large as the scores."""
+    yield SCORES, itemsize, ""
+    if facts.caps_scores:
+        yield CAPPED, itemsize, ""
+    if facts.drops_scores and kernels.dropout != "none":
+        yield DROPPED, itemsize, ""
+        yield (SCORES_MASK, 1, "bool") if kernels.dropout == "mask" else (SCORES_MASK, itemsize, "")
+
+
+def _outside(terms: Iterable[Term], kernels: Kernels) -> Iterator[Term]:
+    """Outside the layers: what norms keep, and no log-probabilities where the loss makes them in chunks."""
+    for term in terms:
+        if term.formula.startswith(NORM_WIDTH):
+            yield from _norm(term, kernels)
+        elif term.name != LOG_PROBABILITIES or kernels.loss == "whole":
+            yield term
 
 
 @dataclass(frozen=True)
@@ -239,7 +332,7 @@ def changes(shape: ModelShape, kernels: Kernels, facts: ModelFacts) -> tuple[Cha
             own = plain[name].bytes(shape.tokens) if name in plain else 0
             size = (full[name].bytes(shape.tokens) if name in full else 0) - own
             if size:
-                formula = full[name].formula if name in full else "one storage with the next layer's input"
+                formula = full[name].formula if name in full else "one storage with the input of what comes next"
                 counted.setdefault(name, []).append((size, formula))
     return tuple(
         sorted(

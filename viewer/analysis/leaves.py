@@ -77,4 +77,5 @@ class LeafWalk:
     def _term(self, row: int, layer: int, what: str, formula: str, width: int, itemsize: int) -> Term:
         inside = self.tree.paths[row][len(self.tree.paths[layer]) :].lstrip(".")
         name = " ".join(word for word in (self.tree.classes[row], inside, what) if word)
-        return Term(name, width, itemsize, formula, self.tree.paths[row])
+        dtype = "bool" if what == "mask" and itemsize == 1 else ""
+        return Term(name, width, itemsize, formula, self.tree.paths[row], dtype)

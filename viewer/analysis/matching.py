@@ -19,6 +19,7 @@ from memstrata.capture.format.schema import NONE, StorageKind
 from ..model.run import Run
 from .kept import Kept, KeptReader
 from .module_tree import ModuleTree
+from .outside_layers import INT64
 from .prediction import Part, Step
 
 VIEWS = frozenset(
@@ -39,7 +40,7 @@ class Reason(Enum):
     matched = "as predicted"
     other_dtype = "in another precision"
     unpredicted = "measured only"
-    next_input = "counted twice: it is the next layer's input"
+    next_input = "counted twice: it is the input of what comes next"
     running_input = "counted twice: it is in the running segment too"
     model_input = "is the model's input, which is no activation"
     handed_on = "what the last layer puts out, which nothing behind the layers keeps"
@@ -70,7 +71,9 @@ def match(run: Run, shape: ModelShape, plan: Plan, position: int, steps: list[St
 
 
 def _can_be(step: Step, kept: Kept) -> bool:
-    """A projection's output is not what an activation function put out."""
+    """A projection's output is not what an activation function put out; indices are matched by indices only."""
+    if INT64 in (step.term.dtype, kept.dtype):
+        return step.term.dtype == kept.dtype
     return not (step.term.formula.startswith("width of ") and kept.op in OWN_OUTPUT)
 
 
@@ -84,12 +87,15 @@ class _Matching:
         for pool in self.pool.values():  # projections first: most terms are what one puts out
             pool.sort(key=lambda kept: kept.op not in VIEWS | PRODUCTS)
         self.pairs: list[Pair] = []
+        self.read_behind: set[int] = set()
+        """Sizes of what the modules behind the layers were found to keep: the last layer's output among them."""
 
     def match(self, steps: list[Step]) -> list[Pair]:
         rest = [step for step in steps if not self._take(step, same_bytes=True)]
         rest = [step for step in rest if not self._take(step, same_bytes=False)]
         rest = [step for step in rest if not self._take_outside(step)]
         missed = {id(step) for step in rest}
+        self.read_behind |= {step.bytes for step in steps if step.term in self.shape.behind and id(step) not in missed}
         twice = {step.layer for step in steps if step.part is Part.boundary}
         twice &= {step.layer for step in steps if step.part is Part.rematerialized}
         found = {(step.part, step.layer) for step in steps if id(step) not in missed and self._is_first(step)}
@@ -128,14 +134,23 @@ class _Matching:
         return kept.boundary if step.part is Part.boundary else kept.module == step.term.module
 
     def _inside(self, step: Step, kept: Kept) -> bool:
-        layer = self.shape.names[step.layer]
-        return step.part is not Part.boundary and step.term.module != layer and covers(step.term.module, kept.module)
+        if step.layer == NONE:
+            return False
+        if step.part is Part.boundary:
+            return False
+        if kept.op in OWN_OUTPUT and step.term.name.endswith(" input"):  # what a ReLU puts out is what comes next
+            return True
+        projected = step.term.formula.startswith("width of ")
+        within = projected or step.term.module != self.shape.names[step.layer]
+        return within and covers(step.term.module, kept.module)
 
     def _around(self, step: Step, kept: Kept) -> bool:
         """Kept by a module further out, because the inner one's hooks never fired."""
         return step.part is not Part.boundary and bool(kept.module) and covers(kept.module, step.term.module)
 
     def _is_output(self, step: Step) -> bool:
+        if step.layer == NONE:
+            return False
         terms = self.shape.layers[step.layer].terms
         return step.part is not Part.boundary and len(terms) > 1 and step.term is terms[-1] and self._closes(step)
 
@@ -144,14 +159,18 @@ class _Matching:
 
     def _is_first(self, step: Step) -> bool:
         """The tensor a layer starts from: as its first term, or as a segment's boundary."""
+        if step.layer == NONE:
+            return False
         return step.term in self.shape.layers[step.layer].terms[:1]
 
     def _why(self, step: Step, twice: set[int], found: set[tuple[Part, int]]) -> Reason:
         """`twice`: layers whose first tensor is predicted as boundary and as made again; `found`: first tensors that
         were matched."""
+        if step.layer == NONE:
+            return Reason.model_input if self._is_model_input(step) else Reason.absent
         if self._is_output(step):
             last = step.layer + 1 == len(self.shape.layers) or self._list(step.layer) != self._list(step.layer + 1)
-            return Reason.handed_on if last else Reason.next_input
+            return Reason.next_input if not last or step.bytes in self.read_behind else Reason.handed_on
         if not self._is_first(step):
             return Reason.absent
         other = Part.rematerialized if step.part is Part.boundary else Part.boundary
@@ -163,12 +182,17 @@ class _Matching:
         return int(self.run.recording.layers.list[layer])
 
     def _is_model_input(self, step: Step) -> bool:
-        """Whether the layer packed a tensor of this size that is an input of the model."""
+        """Whether the layer packed a tensor of this size that is an input of the model; outside layers the module that
+        is to keep it, or the loss."""
         recording = self.run.recording
         table, known = recording.saved_tensors, recording.known_storages
-        rows = np.flatnonzero((table.known != NONE) & (table.module != NONE) & (table.tensor_bytes == step.bytes))
-        path = self.shape.names[step.layer]
-        return any(
-            known.kind[table.known[row]] == StorageKind.input and covers(path, self.tree.paths[int(table.module[row])])
-            for row in rows.tolist()
-        )
+        rows = np.flatnonzero((table.known != NONE) & (table.tensor_bytes == step.bytes))
+        path = step.term.module if step.layer == NONE else self.shape.names[step.layer]
+        modules = [(row, int(table.module[row])) for row in rows.tolist()]
+        packed = [row for row, module in modules if self._at(path, module)]
+        return any(known.kind[table.known[row]] == StorageKind.input for row in packed)
+
+    def _at(self, path: str, module: int) -> bool:
+        if module == NONE or not path:  # the loss is no module, or computed by the whole model's own code
+            return not path and (module == NONE or not self.tree.paths[module])
+        return covers(path, self.tree.paths[module])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from memstrata.capture.format.recording import Recording
+from memstrata.capture.format.schema import StorageKind
 
 ITEMSIZE = {
     "float64": 8,
@@ -49,7 +51,8 @@ class ModuleTree:
         out: list[dict[str, tuple[tuple[int, ...], str]]] = [{} for _ in self.paths]
         table, strings = self.recording.module_parameters, self.recording.strings
         for i, row in enumerate(table.module.tolist()):
-            shape = tuple(int(n) for n in strings[int(table.shape[i])].split(",") if n.strip())
+            sizes = strings[int(table.shape[i])].split(",")
+            shape = tuple(map(int, sizes)) if all(n.isdecimal() for n in sizes) else ()  # empty of a single value
             out[row][strings[int(table.name[i])]] = (shape, strings[int(table.dtype[i])])
         return out
 
@@ -90,12 +93,12 @@ class ModuleTree:
 
     @property
     def parameter_count(self) -> int:
-        """Number of parameters of the whole model."""
+        """Number of parameters of the whole model; one that two modules hold counts once, where storages were seen."""
+        known, strings = self.recording.known_storages, self.recording.strings
+        names = {strings[int(name)] for name in known.name[known.kind == StorageKind.parameter].tolist()}
         total = 0
-        for held in self.parameters:
-            for shape, _ in held.values():
-                size = 1
-                for n in shape:
-                    size *= n
-                total += size
+        for path, held in zip(self.paths, self.parameters, strict=True):
+            for name, (shape, _) in held.items():
+                if not names or f"{path}.{name}".lstrip(".") in names:
+                    total += prod(shape)
         return total

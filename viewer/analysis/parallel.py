@@ -6,7 +6,9 @@ from dataclasses import dataclass, fields, replace
 
 from memstrata.capture.format.plan import LayerShape, ModelShape, Plan, Term
 
+from .gated_delta import REFERENCE
 from .kernels import ADDED_INSIDE, halves_in
+from .outside_layers import LOG_PROBABILITIES
 
 
 @dataclass(frozen=True)
@@ -33,30 +35,51 @@ class Parallel:
         """All of them."""
         return self.data * self.tensor * self.sequence * self.pipeline
 
-    def stage(self, shape: ModelShape, plan: Plan) -> tuple[ModelShape, Plan]:
-        """What the first pipeline stage keeps of one microbatch, and the part of the plan that lies in it. ValueError
-        where a degree does not divide what it is to divide."""
+    def stage(self, shape: ModelShape, plan: Plan, number: int = 0) -> tuple[ModelShape, Plan]:
+        """What a pipeline stage keeps of one microbatch, and the part of the plan that lies in it: the embedding is on
+        the first stage, final norm, head and loss on the last. ValueError where a degree does not divide what it is to
+        divide."""
         if self.pipeline > len(shape.layers):
             raise ValueError(f"pipeline={self.pipeline} is more than the model's {len(shape.layers)} layers")
         if shape.tokens % self.sequence:
             raise ValueError(f"sequence={self.sequence} does not divide {shape.tokens:,} tokens")
-        count = -(-len(shape.layers) // self.pipeline)
-        names = shape.names[:count]
-        layers = tuple(self._divided(layer) for layer in shape.layers[:count])
+        start, stop = self._range(len(shape.layers), number)
+        names = shape.names[start:stop]
+        own = replace(
+            shape,
+            layers=tuple(self._divided(layer) for layer in shape.layers[start:stop]),
+            names=names,
+            tokens=shape.tokens // self.sequence,
+            ranges=(),
+            ahead=shape.ahead if number == 0 else (),
+            behind=tuple(self._vocabulary(term) for term in shape.behind) if number == self.pipeline - 1 else (),
+        )
         segments = (tuple(path for path in paths if path in names) for paths in plan.segments)
-        own = replace(shape, layers=layers, names=names, tokens=shape.tokens // self.sequence, ranges=())
         return own, Plan(tuple(paths for paths in segments if paths))
+
+    def _range(self, layers: int, number: int) -> tuple[int, int]:
+        """Its layers; the first stages have one more where the layers do not divide."""
+        each, more = divmod(layers, self.pipeline)
+        start = number * each + min(number, more)
+        return start, start + each + (number < more)
+
+    def _vocabulary(self, term: Term) -> Term:
+        """Log-probabilities are divided with the head's weight, which is padded where that does not divide."""
+        if term.name != LOG_PROBABILITIES or self.tensor == 1:
+            return term
+        return replace(term, width=-(-term.width // self.tensor), formula=f"{term.formula} / {self.tensor}")
 
     def _divided(self, layer: LayerShape) -> LayerShape:
         """What lies between the projections is divided, the hidden states between the halves are not."""
         if self.tensor == 1:
             return layer
         inside = {id(term) for half in halves_in(layer) for term in (*half.projections, half.inner)}
-        divided = (id(term) in inside or term.name.endswith(ADDED_INSIDE) for term in layer.terms)
-        return LayerShape(
-            layer.kind,
-            tuple(self._term(term) if cut else term for term, cut in zip(layer.terms, divided, strict=True)),
-        )
+        divided = (
+            id(term) in inside or term.name.endswith(ADDED_INSIDE) or f" {REFERENCE}, " in term.name
+            for term in layer.terms
+        )  # fmt: skip
+        terms = (self._term(term) if cut else term for term, cut in zip(layer.terms, divided, strict=True))
+        return replace(layer, terms=tuple(terms))
 
     def _term(self, term: Term) -> Term:
         if term.name.endswith(_EVERYWHERE):
@@ -66,7 +89,7 @@ class Parallel:
         return replace(term, width=term.width // self.tensor, formula=f"{term.formula} / {self.tensor}")
 
 
-_EVERYWHERE = ("router scores", "expert input")
+_EVERYWHERE = ("router scores", "experts input")
 """What every rank of a tensor-parallel group holds whole."""
 
 

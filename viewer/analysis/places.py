@@ -43,9 +43,17 @@ class Places:
             out.append(f"{name} ({', '.join(different)})" if different else name)
         return tuple(out)
 
+    def is_scores(self, kept: Kept) -> bool:
+        """Whether it is sequence x sequence, of several heads or samples."""
+        length = self.run.recording.meta.sequence or 0
+        return kept.layer >= 0 and length > 1 and len(kept.shape) >= 3 and kept.shape[-2:] == (length, length)
+
     def what(self, kept: Kept) -> str:
-        """`silu outputs`, or `tensors` where no op says more."""
-        return "tensors" if not kept.op or kept.op in VIEWS else f"{kept.op} outputs"
+        """`silu outputs`; where no op says more, `tensors`, or that they are as large as scores."""
+        if kept.op and kept.op not in VIEWS:
+            return f"{kept.op} outputs"
+        tensors = "T x T tensors" if self.is_scores(kept) else "tensors"
+        return tensors if kept.op else f"{tensors} without grad_fn"
 
     def role(self, layer: int, module: str) -> str:
         """`mlp`: the place inside its layer; with the class where layers have different ones there."""

@@ -53,7 +53,10 @@ class Verdict:
 
 
 def verdict(planner: Planner, plan: Plan | Ranges, capacity: int | None, config: Config = STOCK) -> Verdict:
-    """The plan played through torch's allocator. Raises ValueError, one sentence, for a plan of other layers."""
+    """The plan played through torch's allocator. Raises ValueError, one sentence, for a plan of other layers and for
+    selective checkpoints."""
+    if planner.keep:
+        raise ValueError("the allocator is asked about whole segments, not about selective checkpoints")
     ranges = planner.ranges_of(plan) if isinstance(plan, Plan) else plan
     done = replay(planned_sequence(planner.facts, ranges), config, capacity)
     row = done.oom if done.oom is not None else max(done.peak_row - 1, 0)

@@ -1,12 +1,14 @@
 """The planner: from one recording without checkpoints, what any plan would make of the step.
 
 Every segment's effect is computed once and kept; a plan's curve is the measured one plus the effects of its segments,
-so that a slider can move over plans. Bytes are measured ones, times those of the recorded forward.
+so that a slider can move over plans. Bytes are measured ones, times those of the recorded forward. `keeping` gives the
+same for selective checkpoints, which keep the outputs of some operators.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +19,7 @@ from memstrata.capture.format.plan import Plan, Ranges, every
 from memstrata.capture.format.schema import I64
 
 from ..model.run import Run
+from .operators import Choice, Kept, Operators, choices, kept, operators
 from .segment_effect import SegmentEffect, segment_effect
 from .step_facts import StepFacts, step_facts
 
@@ -33,6 +36,8 @@ class Outcome:
     """(position, bytes of the highest moment) of each recomputation; it stands before the state at the position."""
     extra_seconds: float | None
     """Per step, None where nothing was timed (a dry run)."""
+    cached_bytes: int = 0
+    """Outputs of operators that selective checkpoints keep, at their own highest moment."""
 
     @property
     def peak_bytes(self) -> int:
@@ -72,7 +77,27 @@ class Planner:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.facts: StepFacts = step_facts(run)
+        self.keep: tuple[str, ...] = ()
+        """Operators whose outputs the checkpoints keep."""
+        self._kept: Kept | None = None
         self._effects: dict[tuple[int, int], SegmentEffect] = {}
+
+    @cached_property
+    def operators(self) -> Operators:
+        """What can be kept. ValueError with one sentence where the recording does not say."""
+        return operators(self.facts)
+
+    @cached_property
+    def choices(self) -> tuple[Choice, ...]:
+        """What keeping each operator would cost and spare. ValueError as for `operators`."""
+        return choices(self.facts, self.operators)
+
+    def keeping(self, keep: tuple[str, ...]) -> Planner:
+        """The planner of checkpoints that keep the outputs of these operators (names out of `operators`)."""
+        other = copy(self)
+        other.keep, other._effects = keep, {} if keep != self.keep else self._effects
+        other._kept = kept(self.operators, keep) if keep else None
+        return other
 
     @cached_property
     def lists(self) -> Ranges:
@@ -94,7 +119,7 @@ class Planner:
         """The effect of one segment of layers first .. last - 1."""
         key = (first, last)
         if key not in self._effects:
-            self._effects[key] = segment_effect(self.facts, first, last)
+            self._effects[key] = segment_effect(self.facts, first, last, self._kept)
         return self._effects[key]
 
     def every(self, length: int) -> Ranges:
@@ -127,7 +152,7 @@ class Planner:
         """What this plan, or these ranges of layers as segments, would make of the step."""
         ranges = self.ranges_of(plan) if isinstance(plan, Plan) else plan
         effects = [self.effect(*each) for each in ranges]
-        bytes_, activations = self._added(effects)
+        bytes_, activations, cached = self._added(effects)
         recomputed = [
             (position, int(bytes_[position]) - made + growth)
             for effect in effects
@@ -135,22 +160,29 @@ class Planner:
         ]
         return Outcome(
             plan if isinstance(plan, Plan) else self.plan_of(plan),
-            ranges, bytes_, activations, tuple(recomputed), self.seconds(effects),
+            ranges, bytes_, activations, tuple(recomputed), self.seconds(effects), int(cached.max(initial=0)),
         )  # fmt: skip
 
-    def _added(self, effects: list[SegmentEffect]) -> tuple[I64, I64]:
-        run = self.run
+    def _added(self, effects: list[SegmentEffect]) -> tuple[I64, I64, I64]:
+        """(all bytes, activations, what caches hold) at each position."""
+        run, nothing = self.run, np.zeros(1, np.int64)
         if not effects:
-            return run.curve, run.activation_curve
-        where = np.concatenate([effect.positions for effect in effects])
-        where = np.minimum(where, run.n_events + 1)
-        sums = []
-        for name, curve in (("deltas", run.curve), ("activation_deltas", run.activation_curve)):
-            size = np.concatenate([getattr(effect, name) for effect in effects])
-            delta = np.zeros(run.n_events + 2, np.int64)
-            np.add.at(delta, where, size)
-            sums.append(curve + delta.cumsum()[: run.n_events + 1])
-        return sums[0], sums[1]
+            return run.curve, run.activation_curve, nothing
+        cached = self._summed(effects, [effect.cached_deltas for effect in effects]) if self.keep else nothing
+        activations = run.activation_curve + self.activations_added(effects)
+        return run.curve + self._summed(effects, [effect.deltas for effect in effects]), activations, cached
+
+    def activations_added(self, effects: list[SegmentEffect]) -> I64:
+        """What these segments add to the activations at each position."""
+        return self._summed(effects, [effect.activation_deltas for effect in effects])
+
+    def _summed(self, effects: list[SegmentEffect], deltas: list[I64]) -> I64:
+        """These deltas, added up from position to position."""
+        added = np.zeros(self.run.n_events + 2, np.int64)
+        if effects:
+            where = np.concatenate([effect.positions for effect in effects])
+            np.add.at(added, np.minimum(where, self.run.n_events + 1), np.concatenate(deltas))
+        return added.cumsum()[: self.run.n_events + 1]
 
     @cached_property
     def time_scale(self) -> float:

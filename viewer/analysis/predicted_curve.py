@@ -7,13 +7,14 @@ recomputed, or, where that was not measured, where the backward of its last laye
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 
 from memstrata.capture.format.plan import ModelShape, Plan, covers
-from memstrata.capture.format.schema import B1, I64, Phase
+from memstrata.capture.format.schema import B1, I64, NONE, Phase
 
 from ..model.run import Run
 from .prediction import Step, schedule
@@ -55,13 +56,13 @@ def predicted_curve(
     """The predicted bytes over this run; shape and plan are the run's own unless given. None without a shape or
     spans. With `Base.nothing` its maximum is `predict(shape, plan).timeline_peak_bytes` for a step that runs every
     layer once."""
-    shape = shape or shape_of(run)
-    plan = plan_in_force(run) if plan is None else plan
-    if shape is None or not len(run.spans) or len(run.layers) != len(shape.layers):
+    steps = predicted_steps(run, shape, plan)
+    if steps is None:
         return None
-    positions, totals = _steps(run, shape, plan)
+    curve = steps.curve()
+    positions, totals = curve.positions, curve.bytes
     if base is Base.nothing:
-        return PredictedCurve(positions, totals, base)
+        return curve
     dense = at_every_position(positions, totals, run.n_events)
     other = run.curve - run.activation_curve
     return PredictedCurve(np.arange(run.n_events + 1, dtype=np.int64), dense + other, base)
@@ -75,17 +76,39 @@ def at_every_position(positions: I64, totals: I64, n_events: int) -> I64:
     return dense
 
 
-def _steps(run: Run, shape: ModelShape, plan: Plan) -> tuple[I64, I64]:
-    """(positions, totals) of all passes through the model, in order."""
+@dataclass(frozen=True, eq=False)
+class PredictedSteps:
+    """Every rise and fall of a prediction, in the order of the positions at which they lie in a run."""
+
+    positions: I64
+    deltas: I64
+    layer: I64
+    """To which layer the bytes belong, -1 outside the layers."""
+
+    def curve(self, layers: Sequence[int] | None = None) -> PredictedCurve:
+        """The line of these layers' share, None for all and what lies outside."""
+        mine = np.isin(self.layer, layers) if layers is not None else np.ones(len(self.layer), np.bool_)
+        positions = np.append(0, self.positions[mine])
+        totals = np.append(0, self.deltas[mine]).cumsum()
+        return PredictedCurve(*_thinned(positions, totals), Base.nothing)
+
+
+def predicted_steps(run: Run, shape: ModelShape | None = None, plan: Plan | None = None) -> PredictedSteps | None:
+    """The rises and falls of all passes through the model, as for `predicted_curve`."""
+    shape = shape or shape_of(run)
+    plan = plan_in_force(run) if plan is None else plan
+    if shape is None or not len(run.spans) or len(run.layers) != len(shape.layers):
+        return None
     steps = schedule(shape, plan)
     places = _Places(run, plan)
     passes = [
         np.maximum.accumulate([0, *(places.of(step, call) for step in steps)])[1:] for call in range(places.passes)
     ]
-    positions = np.concatenate([np.zeros(1, np.int64), *passes])
-    deltas = np.concatenate([np.zeros(1, np.int64), *[[step.bytes for step in steps]] * len(passes)])
+    positions = np.concatenate([np.empty(0, np.int64), *passes]).astype(np.int64)
+    deltas = np.array([step.bytes for step in steps] * len(passes), np.int64)
+    layer = np.array([step.layer for step in steps] * len(passes), np.int64)
     order = np.argsort(positions, kind="stable")
-    return _thinned(positions[order], np.cumsum(deltas[order]))
+    return PredictedSteps(positions[order], deltas[order], layer[order])
 
 
 def _thinned(positions: I64, totals: I64) -> tuple[I64, I64]:
@@ -112,11 +135,12 @@ class _Places:
         self.last_layer = _last_layers(run, plan)
         forward = self.is_layer & (run.spans.phase == Phase.forward)
         self.passes = int(run.spans.call[forward].max(initial=0)) + 1
-        self._known: dict[tuple[int, int, int, int], int] = {}
+        self._known: dict[tuple[int, int, str, int, int], int] = {}
 
     def of(self, step: Step, call: int) -> int:
         """The position at which this step is done in this pass."""
-        key = (step.phase, step.layer, step.segment if step.phase == Phase.recompute else -1, call)
+        outside = step.term.module if step.layer == NONE else ""
+        key = (step.phase, step.layer, outside, step.segment if step.phase == Phase.recompute else -1, call)
         if key not in self._known:
             self._known[key] = self._find(step, call)
         return self._known[key]
@@ -126,15 +150,34 @@ class _Places:
             rows = self.segments[step.segment] & (self.spans.layer == step.layer)
             found = self._last_end(rows, call)
             return self._backward_start(self.last_layer[step.segment], call) if found is None else found
+        if step.layer == NONE:
+            return self._outside(step, call)
         ran = self.is_layer & (self.spans.phase == step.phase)
         found = self._last_end(ran & (self.spans.layer == step.layer), call)
         if found is None:  # a layer that was not seen is done with the one before it
             return -1 if ran.any() else self.n_events
         return found
 
+    def _outside(self, step: Step, call: int) -> int:
+        """Where the module outside the layers has run; the loss's backward is before that of any module. What was not
+        seen is done with the step before it, ahead of the layers when they begin."""
+        spans = self.spans
+        if not step.term.module and step.phase == Phase.backward:
+            began = (spans.module >= 0) & (spans.phase == step.phase) & (spans.call == call)
+            return int(spans.start_position[began].min(initial=self.n_events))
+        inside = [covers(step.term.module, path) for path in self.paths] if step.term.module else []
+        rows = np.isin(spans.module, np.flatnonzero(inside)) & (spans.phase == step.phase)
+        found = self._last_end(rows, call)
+        if found is None and step.phase == Phase.forward:
+            layers = self.is_layer & (spans.phase == step.phase) & (spans.call == call)
+            found = int(spans.start_position[layers].min(initial=self.n_events))
+        return -1 if found is None else found
+
     def _recomputed_by(self, paths: tuple[str, ...]) -> B1:
+        rows: B1 = (self.spans.phase == Phase.recompute) & (self.spans.module >= 0)
+        if not rows.any():  # a step without checkpoints, over which other plans are laid
+            return rows
         inside = np.array([any(covers(path, module) for path in paths) for module in self.paths] or [False])
-        rows = (self.spans.phase == Phase.recompute) & (self.spans.module >= 0)
         covered: B1 = rows & inside[np.maximum(self.spans.module, 0)]
         return covered
 

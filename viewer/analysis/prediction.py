@@ -3,16 +3,19 @@
 The schedule walks the layers once forward and once backward. Forward keeps every term outside the plan's segments,
 and one boundary (its input) for each segment. Backward makes a segment's terms again, all of them, before it gives
 them back, then drops its boundary. The running segment's own input is in both its boundary and its terms.
+What is kept outside the layers is kept too: ahead of them first, and behind them from the end of forward to the start
+of backward.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
 
 from memstrata.capture.format.plan import ModelShape, Plan, Term
-from memstrata.capture.format.schema import Phase
+from memstrata.capture.format.schema import NONE, Phase
 
 
 class Part(Enum):
@@ -30,6 +33,7 @@ class Step:
     phase: Phase
     part: Part
     layer: int
+    """-1 outside the layers."""
     segment: int
     term: Term
     bytes: int
@@ -45,29 +49,41 @@ class Prediction:
     """What the largest layer keeps."""
     total_bytes: int
     """What all layers keep without a plan."""
+    outside_bytes: int
+    """What is kept outside the layers at the end of forward, whatever the plan: embedding, head, loss."""
     boundary_bytes: int
     """The inputs of all segments."""
     rematerialized_bytes: int
     """What the largest segment makes again."""
     checkpointed_peak_bytes: int
-    """All boundaries, what stays kept, and the segment running in backward, at the worst moment. Boundaries of
-    segments already done are counted too, which only matters where the last segment is the shorter one."""
+    """Of the layers alone: all boundaries, what stays kept, and the segment running in backward, at the worst moment.
+    Boundaries of segments already done are counted too, which only matters where the last segment is the shorter
+    one."""
     kept_bytes: int
-    """What no segment covers."""
+    """What no segment covers of the layers."""
     timeline_peak_bytes: int
-    """The same with each boundary given back when its segment is done: the maximum of the predicted curve."""
+    """The maximum of the predicted curve: with what lies outside the layers, and with each boundary given back when
+    its segment is done."""
+    layers_peak_bytes: int
+    """The same of the layers alone."""
     counted_twice_bytes: int
     """The running segment's own input at the peak: part of its boundary and of its terms."""
 
     @property
     def ratio(self) -> float:
-        """How many times less the plan keeps; 1.0 where there is nothing to keep."""
+        """How many times less the layers keep under the plan; 1.0 where there is nothing to keep."""
         return self.total_bytes / self.checkpointed_peak_bytes if self.checkpointed_peak_bytes else 1.0
 
     @property
     def saving_bytes(self) -> int:
-        """Peak without the plan minus peak with it; not positive means that the plan gains nothing."""
-        return self.total_bytes - self.timeline_peak_bytes
+        """Peak without the plan minus peak with it."""
+        return self.total_bytes + self.outside_bytes - self.timeline_peak_bytes
+
+    @property
+    def gains(self) -> bool:
+        """Whether the layers' own peak is lower under the plan. Where it is not, all that a plan can gain is that the
+        loss is done before anything is made again."""
+        return self.layers_peak_bytes < self.total_bytes
 
     def as_json(self) -> dict[str, int | float]:
         """The object that `memstrata predict --json` prints."""
@@ -75,10 +91,12 @@ class Prediction:
             "residual_only_bytes": self.residual_only_bytes,
             "per_layer_bytes": self.per_layer_bytes,
             "total_bytes": self.total_bytes,
+            "outside_layers_bytes": self.outside_bytes,
             "boundary_bytes": self.boundary_bytes,
             "rematerialized_bytes": self.rematerialized_bytes,
             "checkpointed_peak_bytes": self.checkpointed_peak_bytes,
             "ratio": self.ratio,
+            "peak_bytes": self.timeline_peak_bytes,
         }
 
 
@@ -101,14 +119,20 @@ def _places(shape: ModelShape, plan: Plan) -> list[_Place]:
     places: list[_Place] = []
     segments: dict[str, int] = {}
     begun: set[int] = set()
-    for number, layer in enumerate(shape.layers):
-        for term in layer.terms:
-            if term.module not in segments:
-                segments[term.module] = plan.segment_of(term.module)
-            segment = segments[term.module]
-            places.append(_Place(number, segment, term, segment >= 0 and segment not in begun))
-            begun.add(segment)
+    for number, term in _in_order(shape):
+        if term.module not in segments:  # the loss is no module, and in no segment
+            segments[term.module] = plan.segment_of(term.module) if term.module else -1
+        segment = segments[term.module]
+        places.append(_Place(number, segment, term, segment >= 0 and segment not in begun))
+        begun.add(segment)
     return places
+
+
+def _in_order(shape: ModelShape) -> Iterator[tuple[int, Term]]:
+    """(layer, term) as forward makes them; -1 outside the layers."""
+    yield from ((NONE, term) for term in shape.ahead)
+    yield from ((number, term) for number, layer in enumerate(shape.layers) for term in layer.terms)
+    yield from ((NONE, term) for term in shape.behind)
 
 
 def _forward(shape: ModelShape, places: list[_Place]) -> list[Step]:
@@ -123,8 +147,9 @@ def _forward(shape: ModelShape, places: list[_Place]) -> list[Step]:
 
 def boundary_bytes(shape: ModelShape, term: Term) -> int:
     """What a segment that starts from this term keeps: a hidden state goes from layer to layer in the model's own
-    precision, even where the first module then keeps a wider copy of it."""
-    return term.width * min(term.itemsize, shape.itemsize) * shape.tokens
+    precision, even where the first module then keeps a wider copy of it; indices stay as wide as they are."""
+    itemsize = term.itemsize if term.dtype.startswith("int") else min(term.itemsize, shape.itemsize)
+    return term.width * itemsize * shape.tokens
 
 
 def _backward(shape: ModelShape, places: list[_Place]) -> list[Step]:
@@ -155,25 +180,29 @@ def _recompute(shape: ModelShape, places: list[_Place]) -> list[Step]:
 
 def predict(shape: ModelShape, plan: Plan = Plan.NONE) -> Prediction:
     """The figures of this model under this plan; without one the peak is the total."""
-    steps = schedule(shape, plan)
+    whole = schedule(shape, plan)
+    steps = [step for step in whole if step.layer != NONE]
     layers = [layer.bytes(shape.tokens) for layer in shape.layers]
     made_again: dict[int, int] = {}
     for step in steps:
         if step.phase == Phase.recompute:
             made_again[step.segment] = made_again.get(step.segment, 0) + step.bytes
     forward = [step for step in steps if step.phase == Phase.forward]
-    released = accumulate((step.bytes for step in steps), initial=0)
+    released = accumulate((step.bytes for step in whole), initial=0)
+    own = accumulate((step.bytes for step in steps), initial=0)
     held = accumulate((0 if _gives_back_boundary(step) else step.bytes for step in steps), initial=0)
     return Prediction(
         residual_only_bytes=shape.tokens * shape.hidden * shape.itemsize * len(layers),
         per_layer_bytes=max(layers, default=0),
         total_bytes=sum(layers),
+        outside_bytes=sum(step.bytes for step in whole if step.layer == NONE and step.phase == Phase.forward),
         boundary_bytes=sum(step.bytes for step in forward if step.part is Part.boundary),
         rematerialized_bytes=max(made_again.values(), default=0),
         checkpointed_peak_bytes=max(held),
         kept_bytes=sum(step.bytes for step in forward if step.part is Part.kept),
         timeline_peak_bytes=max(released),
-        counted_twice_bytes=_counted_twice(steps),
+        layers_peak_bytes=max(own),
+        counted_twice_bytes=_counted_twice(whole),
     )
 
 

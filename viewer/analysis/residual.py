@@ -16,7 +16,7 @@ from memstrata.capture.format.schema import NONE
 from ..look.words import OUTSIDE_LAYERS
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
-from .explain import explained
+from .explain import Seen, explained, seen_in
 from .matching import TWICE, Pair, Reason, match
 from .places import Places
 from .prediction import Part, Step, peak_step, schedule
@@ -51,6 +51,7 @@ class ResidualItem:
     reason: Reason | None = None
     """None for the sum of several items."""
     op: str = ""
+    """The autograd node behind them, in words; several, with commas, where they are views."""
     dtype: str = ""
     count: int = 0
     parts: tuple[ResidualPart, ...] = ()
@@ -136,7 +137,7 @@ def residual(run: Run, shape: ModelShape, plan: Plan) -> Residual:
         measured_bytes=int(run.activation_curve[position]),
         predicted_bytes=sum(step.bytes for step in alive),
         position=position,
-        items=tuple(sorted((item for item in items if item.bytes), key=lambda item: -abs(item.bytes))),
+        items=tuple(sorted((item for item in items if item.bytes), key=lambda item: (-abs(item.bytes), -item.bytes))),
         matched=_matched(pairs, position),
     )
 
@@ -186,10 +187,10 @@ class _Items:
         for pair in pairs:
             if pair.reason is not Reason.matched:
                 groups[self._label(pair)].append(pair)
-        relu = {p.step.term.module for p in pairs if p.step and p.kept and p.kept.op == "relu"}
-        return [self._item(label, group, relu) for label, group in groups.items()]
+        seen = seen_in(pairs)
+        return [self._item(label, group, seen) for label, group in groups.items()]
 
-    def _item(self, label: str, group: list[Pair], relu: set[str]) -> ResidualItem:
+    def _item(self, label: str, group: list[Pair], seen: Seen) -> ResidualItem:
         kept = [pair.kept for pair in group if pair.kept is not None]
         rows = tuple(row for one in kept for row in one.rows)
         first = max(kept, key=lambda one: one.bytes, default=None)
@@ -200,12 +201,12 @@ class _Items:
             query=self._query(group, rows),
             rows=rows,
             reason=group[0].reason,
-            op=first.op if first else "",
-            dtype=first.dtype if first else self.dtype,
+            op=", ".join(sorted({one.op for one in kept} - {""})),
+            dtype=first.dtype if first else _dtype(group, self.dtype),
             count=len(rows) or len(group),
             parts=parts,
             stack=first.stack if first else NONE,
-            text=explained(group, self.places, self.dtype, relu),
+            text=explained(group, self.places, self.dtype, seen),
         )
 
     def _parts(self, group: list[Pair]) -> tuple[ResidualPart, ...]:
@@ -237,10 +238,14 @@ class _Items:
             return _absent(_term_name(pair.step), pair.reason)
         place = self.places.role(pair.kept.layer, pair.kept.module)
         if pair.step is not None:
-            return f"{pair.kept.dtype} instead of {self.dtype} in {place}"
+            return f"{pair.kept.dtype} instead of {pair.step.term.dtype or self.dtype} in {place}"
         other = pair.kept.dtype and self.dtype and pair.kept.dtype != self.dtype
         what = self.places.what(pair.kept)
         return f"{pair.kept.dtype} {what} in {place}" if other else f"{what} in {place}"
+
+
+def _dtype(group: list[Pair], own: str) -> str:
+    return next((pair.step.term.dtype for pair in group if pair.step and pair.step.term.dtype), own)
 
 
 def _absent(name: str, reason: Reason) -> str:

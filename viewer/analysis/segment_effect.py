@@ -4,6 +4,9 @@ In forward the tensors that only the segment's own layers save die with the laye
 segment starts from is held until its backward is done. When backward first asks for one of its tensors, its layers
 run again up to their last pack (a checkpoint stops there): on top of what is alive then come the forward's own
 growth and temporaries, as measured. What is made again dies where it died in the measured backward.
+
+A selective checkpoint keeps the outputs of some operators from forward on, those too that no backward needs, until
+their call comes again in the recomputation and hands them out; calls after the last pack never come again.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 
 from memstrata.capture.format.schema import B1, I64, NONE
 
+from .operators import Kept
 from .step_facts import StepFacts
 
 RANDOM_STATE_BYTES = 5056
@@ -29,6 +33,8 @@ class SegmentEffect:
     deltas: I64
     """Of all bytes."""
     activation_deltas: I64
+    cached_deltas: I64
+    """Of what a selective checkpoint's cache holds."""
     recomputed: tuple[tuple[int, int, int], ...]
     """For each time it runs again: (position, bytes of the highest moment of the recomputation over what was alive
     before it, bytes made again and alive after it)."""
@@ -45,15 +51,18 @@ class _Piece:
     bytes: I64
     activation: I64
     """Bytes of it that are activations."""
+    cached: I64 | None = None
+    """Bytes that a selective checkpoint's cache holds, none where this is None."""
 
 
-def segment_effect(facts: StepFacts, first: int, last: int) -> SegmentEffect:
-    """The effect of one segment of layers first .. last - 1 (rows of the layers), in every pass."""
+def segment_effect(facts: StepFacts, first: int, last: int, kept: Kept | None = None) -> SegmentEffect:
+    """The effect of one segment of layers first .. last - 1 (rows of the layers), in every pass; `kept` says what a
+    selective checkpoint keeps inside."""
     pieces: list[_Piece] = []
     recomputed: list[tuple[int, int, int]] = []
     seconds = 0.0
     for a, b in _passes(facts, first, last):
-        more, moment, time = _one_pass(facts, a, b)
+        more, moment, time = _one_pass(facts, a, b, kept)
         pieces += more
         recomputed += moment
         seconds += time
@@ -61,10 +70,13 @@ def segment_effect(facts: StepFacts, first: int, last: int) -> SegmentEffect:
         np.concatenate([getattr(piece, name) for piece in pieces] or [np.empty(0, np.int64)])
         for name in ("start", "stop", "bytes", "activation")
     )
+    none = [np.zeros(len(piece.start), np.int64) if piece.cached is None else piece.cached for piece in pieces]
+    cached = np.concatenate(none or [np.empty(0, np.int64)])
     return SegmentEffect(
         np.concatenate([start, stop]),
         np.concatenate([size, -size]),
         np.concatenate([activation, -activation]),
+        np.concatenate([cached, -cached]),
         tuple(recomputed),
         seconds,
     )
@@ -122,7 +134,9 @@ def _passes(facts: StepFacts, first: int, last: int) -> Iterable[tuple[int, int]
         yield begin, end
 
 
-def _one_pass(facts: StepFacts, a: int, b: int) -> tuple[list[_Piece], list[tuple[int, int, int]], float]:
+def _one_pass(
+    facts: StepFacts, a: int, b: int, kept: Kept | None
+) -> tuple[list[_Piece], list[tuple[int, int, int]], float]:
     """The changes where runs a .. b - 1 are one segment."""
     packs = slice(int(facts.packs_of_run[a]), int(facts.packs_of_run[b]))
     asked = facts.packs.asked[packs]
@@ -134,19 +148,61 @@ def _one_pass(facts: StepFacts, a: int, b: int) -> tuple[list[_Piece], list[tupl
     own = known & (born >= a) & (born < b)
     done = _done(facts, packs)
     recompute = int(asked[asked >= 0].min())
+    stopped = int(facts.packs.position[packs].max())
+    saved = np.unique(row[own])
+    if kept is not None:
+        own &= ~np.append(kept.outputs, False)[row]
     again, released = _highest(row[own], facts.packs.released[packs][own])
     pieces = [
         _dropped(facts, again, _last(row[own], run[own]), b),
         _made_again(facts, again, recompute, released),
-        _held(facts, a, np.unique(row[known & ~own]), done),
+        _held(facts, a, np.unique(row[known & ~np.isin(row, saved)]), done),
         _random_state(facts, a, done),
     ]
-    stopped = int(facts.packs.position[packs].max())
-    growth = _growth(facts, a, b, stopped)
-    made = int(facts.run.allocations.bytes[again].sum())
-    time = float(facts.packs.time[packs].max() - facts.runs.start_time[b - 1])
-    time += float((facts.runs.stop_time[a : b - 1] - facts.runs.start_time[a : b - 1]).sum())
-    return pieces, [(recompute, growth, made)], time / 1e9
+    handed, handed_bytes = np.empty(0, np.int64), 0
+    if kept is not None:
+        outputs = _born(facts, a, b)
+        outputs = outputs[kept.outputs[outputs]]
+        unsaved = outputs[~np.isin(outputs, saved)]
+        pieces += [_cached(facts, outputs), _unsaved(facts, unsaved, recompute, done, stopped)]
+        handed = unsaved[facts.run.allocations.start[unsaved] <= stopped]
+        handed = handed[facts.run.allocations.end[handed] <= recompute]
+        handed_bytes = int(facts.run.allocations.bytes[handed].sum())
+    growth = _growth(facts, a, b, stopped, kept, handed)
+    made = int(facts.run.allocations.bytes[again].sum()) - handed_bytes
+    return pieces, [(recompute, growth, made)], _seconds(facts, a, b, packs, kept)
+
+
+def _seconds(facts: StepFacts, a: int, b: int, packs: slice, kept: Kept | None) -> float:
+    """Forward of runs a .. b - 1 up to the last pack, without the calls that do not happen again."""
+    last = int(facts.packs.time[packs].max())
+    time = last - int(facts.runs.start_time[b - 1])
+    time += int((facts.runs.stop_time[a : b - 1] - facts.runs.start_time[a : b - 1]).sum())
+    if kept is None:
+        return time / 1e9
+    rows = _born(facts, a, b)
+    rows = rows[facts.run.allocations.start[rows] <= int(facts.packs.position[packs].max())]
+    return max(time / 1e9 - float(kept.seconds[rows].sum()), 0.0)
+
+
+def _born(facts: StepFacts, a: int, b: int) -> I64:
+    """Allocations made in runs a .. b - 1."""
+    return facts.birth_order[int(facts.born_in_run[a]) : int(facts.born_in_run[b])]
+
+
+def _cached(facts: StepFacts, outputs: I64) -> _Piece:
+    """What the checkpoint's cache holds is a category of its own for as long as it lives, never an activation."""
+    size = facts.run.allocations.bytes[outputs]
+    activation = np.where(facts.is_activation[outputs], -size, 0)
+    start, end = facts.run.allocations.start[outputs], facts.run.allocations.end[outputs]
+    return _Piece(start, end, 0 * size, activation, size)
+
+
+def _unsaved(facts: StepFacts, rows: I64, recompute: int, done: int, stopped: int) -> _Piece:
+    """Kept though no backward of the segment needs them: until they are handed out, or with the checkpoint."""
+    end, size = facts.run.allocations.end[rows], facts.run.allocations.bytes[rows]
+    until = np.where(facts.run.allocations.start[rows] <= stopped, recompute, done)
+    return _Piece(end, np.maximum(end, until), size, 0 * size, size)
 
 
 def _done(facts: StepFacts, packs: slice) -> int:
@@ -244,14 +300,18 @@ def _random_state(facts: StepFacts, a: int, done: int) -> _Piece:
     return _Piece(start, np.array([done]), np.array([size]), np.zeros(1, np.int64))
 
 
-def _growth(facts: StepFacts, a: int, b: int, stopped: int) -> int:
-    """The highest moment of runs a .. b - 1 up to the position `stopped`, counting only what they made themselves."""
-    rows = facts.birth_order[int(facts.born_in_run[a]) : int(facts.born_in_run[b])]
+def _growth(facts: StepFacts, a: int, b: int, stopped: int, kept: Kept | None, handed: I64) -> int:
+    """The highest moment of runs a .. b - 1 up to the position `stopped`, counting only what they make again; what is
+    `handed` out of the cache, and not saved, is let go of where it died in forward."""
+    rows = _born(facts, a, b)
     allocations = facts.run.allocations
     rows = rows[allocations.start[rows] <= stopped]
+    if kept is not None:
+        rows = rows[~kept.inside[rows]]
     begin = int(facts.runs.start[a])
-    start, end = allocations.start[rows] - begin, allocations.end[rows] - begin
     width = stopped - begin + 2
-    size = allocations.bytes[rows].astype(np.float64)
-    delta = np.bincount(start, size, width) - np.bincount(np.minimum(end, width), size, width + 1)[:width]
+    size = allocations.bytes.astype(np.float64)
+    gone = np.append(rows, handed)
+    delta = np.bincount(allocations.start[rows] - begin, size[rows], width)
+    delta = delta - np.bincount(np.minimum(allocations.end[gone] - begin, width), size[gone], width + 1)[:width]
     return int(delta[: width - 1].cumsum().max(initial=0))

@@ -13,6 +13,7 @@ from memstrata.capture.format.plan import Plan
 from memstrata.capture.format.problems import Problem
 from memstrata.capture.format.schema import TABLES, Category, Fate, Phase, Severity
 
+from ..look.units import bytes_text
 from ..look.words import sentence_list
 from .place import outside_text, set_outside_layers
 from .prediction import predict
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 LOSS_TOLERANCE = 1e-5
 """Relative; below it a difference is rounding in another order, above it other random numbers or another state."""
+SMALL = 0.05
+"""Share of the predicted peak below which what a segment buys is not worth its recomputation."""
 
 
 def warnings_of(a: Run, b: Run) -> tuple[Problem, ...]:
@@ -185,7 +188,7 @@ def compiled(a: Run, b: Run) -> Problem | None:
 def gains_nothing(a: Run, b: Run) -> Problem | None:
     """A plan that makes again at once what it drops."""
     shape, plan = shape_of(b), plan_in_force(b)
-    if shape is None or not plan.segments or predict(shape, plan).saving_bytes > 0:
+    if shape is None or not plan.segments or predict(shape, plan).gains:
         return None
     text = f"By shapes the plan of {_name(b)} gains nothing: what it drops is made again all at once."
     return Problem("plan_gains_nothing", Severity.warning, text)
@@ -197,11 +200,13 @@ def last_segment_is_waste(a: Run, b: Run) -> Problem | None:
     if shape is None or len(plan.segments) < 2:
         return None
     whole, without = predict(shape, plan), predict(shape, Plan(plan.segments[:-1]))
-    if whole.saving_bytes <= 0:  # then none of the segments is worth it
+    if not whole.gains:  # then none of the segments is worth it
         return None
-    if without.timeline_peak_bytes > whole.timeline_peak_bytes:
+    bought = without.timeline_peak_bytes - whole.timeline_peak_bytes  # the loss is done before it is made again
+    if without.layers_peak_bytes > whole.layers_peak_bytes or bought > SMALL * whole.timeline_peak_bytes:
         return None
-    text = f"By shapes recomputing the last segment of {_name(b)} buys no memory: its backward comes first."
+    how_much = f"only {bytes_text(bought)}" if bought > 0 else "no memory"
+    text = f"By shapes recomputing the last segment of {_name(b)} buys {how_much}: its backward comes first."
     return Problem("last_segment_recomputed", Severity.info, text)
 
 

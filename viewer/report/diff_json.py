@@ -14,6 +14,7 @@ from ..analysis.grouped import first_grouping, rows_by, shared_groupings
 from ..analysis.structure import Measured
 from ..analysis.waterfall import waterfall
 from ..model.run import Run
+from .plan_text import outcome_json
 
 
 def diffs_json(diffs: Sequence[Diff]) -> dict[str, Any]:
@@ -40,6 +41,7 @@ def diff_json(diff: Diff) -> dict[str, Any]:
         "predicted_counted_twice_bytes": diff.counted_twice_bytes,
         "achieved_saving_bytes": diff.achieved_saving_bytes,
         "achieved_peak_drop_bytes": diff.achieved_peak_drop_bytes,
+        "planned_from_a": None if diff.planned is None else outcome_json(diff.planned.outcome),
         "warnings": [warning.as_json() for warning in diff.warnings],
     }
 

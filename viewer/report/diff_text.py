@@ -113,7 +113,10 @@ def _savings(diff: Diff) -> list[str]:
     rows.append(("whole-step peak of a minus that of b", bytes_text(diff.achieved_peak_drop_bytes)))
     if diff.counted_twice_bytes:
         rows.append(("b's running segment input, which shapes count twice", bytes_text(diff.counted_twice_bytes)))
-    return section("Saving" if is_saving(diff) else "Saving, a minus b", table(("", "bytes"), rows))
+    lines = table(("", "bytes"), rows)
+    if diff.planned is not None:
+        lines += wrapped(f"{diff.planned.text}.", indent="  ")
+    return section("Saving" if is_saving(diff) else "Saving, a minus b", lines)
 
 
 def _speed(diff: Diff) -> list[str]:

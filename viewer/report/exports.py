@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from ..model.run import Run
 from .chrome_trace import chrome_trace
 from .html import report_html
 from .json import report_json
+from .plain_json import json_text
 from .snapshot_pickle import snapshot_bytes
 from .svg import timeline_svg
 from .tables_csv import table_csv
@@ -30,11 +30,7 @@ class Export:
 
 
 def _text(make: Callable[[Recording, str], str]) -> Callable[[Recording, str, str], bytes]:
-    return lambda recording, name, _: make(recording, name).encode()
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=1, allow_nan=False) + "\n"
+    return lambda recording, name, _: make(recording, name).encode("utf-8", "replace")
 
 
 def _svg(recording: Recording, name: str) -> str:
@@ -48,11 +44,13 @@ def _svg(recording: Recording, name: str) -> str:
 EXPORTS: dict[str, Export] = {
     "html": Export("the whole analysis as one page", ".html", _text(report_html)),
     "text": Export("the report as text", ".txt", _text(report_text)),
-    "json": Export("exact figures", ".json", _text(lambda r, name: _json(report_json(r, name)))),
-    "csv": Export("a table", ".csv", lambda r, name, table: table_csv(Run(r, name=name), table).encode()),
+    "json": Export("exact figures", ".json", _text(lambda r, name: json_text(report_json(r, name), indent=1))),
+    "csv": Export(
+        "a table", ".csv", lambda r, name, table: table_csv(Run(r, name=name), table).encode("utf-8", "replace")
+    ),
     "svg": Export("the timeline as a picture", ".svg", _text(_svg)),
     "perfetto": Export(
-        "a timeline for Perfetto", ".trace.json", _text(lambda r, n: _json(chrome_trace(Run(r, name=n))))
+        "a timeline for Perfetto", ".trace.json", _text(lambda r, n: json_text(chrome_trace(Run(r, name=n)), indent=1))
     ),
     "snapshot": Export("a snapshot for pytorch.org/memory_viz", ".pickle", lambda r, _name, _table: snapshot_bytes(r)),
 }

@@ -6,17 +6,16 @@ Everything that comes from a file is escaped. Colours follow the reader's light 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from memstrata.capture.format.problems import merge
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import NONE, Fate
 
 from ..analysis.headline import headline
-from ..analysis.inferred import coverage_text
+from ..analysis.inferred import coverage_text, inferred_sentence
 from ..analysis.place import super_block_text
 from ..analysis.prediction import predict
-from ..analysis.residual import residual
+from ..analysis.residual import ResidualItem, residual
 from ..analysis.shape import plan_in_force, shape_of
 from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, percent_text, seconds_text
 from ..look.words import OUTSIDE_LAYERS, category_text, fate_text, severity_text
@@ -24,7 +23,9 @@ from ..model.bands import Bands, bands_of
 from ..model.grouping import preferred
 from ..model.query import AllocationQuery
 from ..model.run import Run
-from .residual_text import closing_text, per_layer_text
+from .layout import markup
+from .residual_report import stack_text
+from .residual_text import closing_text, facts_text, kernel_lines, parts_text, per_layer_text
 from .svg import PICTURE_STYLE, colour_rules, timeline_svg
 from .text import prediction_rows, title
 
@@ -41,6 +42,7 @@ th:first-child, td:first-child { text-align: left; } th { color: var(--dim); fon
 tr + tr td { border-top: 1px solid var(--line); }
 i { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin-right: .4rem; }
 svg { width: 100%; height: auto; }
+h1, td, p, li, summary, pre { overflow-wrap: anywhere; }
 figure { margin: 0; overflow-x: auto; } pre { margin: .2rem 0; white-space: pre-wrap; } summary { cursor: pointer; }
 """
 
@@ -50,25 +52,25 @@ def report_html(recording: Recording, name: str) -> str:
     run = Run(recording, name=name)
     key = preferred(run)
     bands = bands_of(run, key)
-    parts = [f"<h1>{escape(title(run))}</h1>", *_problems(run, errors=True)]
-    parts += [f'<p class="answer">{escape(line.text)}</p>' for line in headline(run)]
+    parts = [f"<h1>{markup(title(run))}</h1>", *_problems(run, errors=True)]
+    parts += [f'<p class="answer">{markup(line.text)}</p>' for line in headline(run)]
     parts += _picture(run, key, bands) + _groups(run, bands) + _super_blocks(run) + _prediction(run) + _saved(run)
     parts += _largest(run) + _step(run) + _problems(run, errors=False)
     style = _STYLE + PICTURE_STYLE + colour_rules(bands)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width"><title>{escape(title(run))}</title>\n'
+        f'<meta name="viewport" content="width=device-width"><title>{markup(title(run))}</title>\n'
         f"<style>{style}</style></head><body>\n" + "\n".join(parts) + "\n</body></html>\n"
     )
 
 
 def _section(name: str, *body: str) -> list[str]:
-    return [f"<section><h2>{escape(name)}</h2>", *body, "</section>"]
+    return [f"<section><h2>{markup(name)}</h2>", *body, "</section>"]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Cells are HTML already."""
-    lines = ["<table><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr>"]
+    lines = ["<table><tr>" + "".join(f"<th>{markup(cell)}</th>" for cell in head) + "</tr>"]
     lines += ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows]
     return "\n".join([*lines, "</table>"])
 
@@ -83,7 +85,7 @@ def _picture(run: Run, key: str, bands: Bands) -> list[str]:
     if not picture:
         return []
     said = f"Active bytes by {bands.grouping.title}. Names and phases appear on hover."
-    return [f"<figure>{picture}<figcaption>{escape(said)}</figcaption></figure>"]
+    return [f"<figure>{picture}<figcaption>{markup(said)}</figcaption></figure>"]
 
 
 def _when(run: Run) -> str:
@@ -98,7 +100,7 @@ def _groups(run: Run, bands: Bands) -> list[str]:
     for number in sorted(range(len(bands)), key=lambda n: -own[n]):
         size = own[number] if bands.labels[number] != NONE else rest
         if size:
-            name = f'<i class="g{number}"></i>{escape(bands.grouping.names[number])}'
+            name = f'<i class="g{number}"></i>{markup(bands.grouping.names[number])}'
             rows.append((name, _size(size), percent_text(size / run.peak_bytes)))
     rows.append(("all active", _size(run.peak_bytes), ""))
     covered = coverage_text(run, run.peak_position)
@@ -114,11 +116,12 @@ def _inferred(run: Run) -> list[str]:
     found = run.inferred_categories_at(position)
     rows = [(f"{category_text(c)} (inferred)", _size(n), percent_text(n / total)) for c, n in found.items()]
     rows += [
-        (f"unattributed: {escape(why.sentence)}", _size(n), percent_text(n / total))
+        (f"unattributed: {markup(why.sentence)}", _size(n), percent_text(n / total))
         for why, n in run.not_inferred_at(position)
     ]
     heading = f"Inferred categories, {_when(run)} ({percent_text(run.inferred_coverage_at(position))} inferred)"
-    return _section(heading, _table(("category", "bytes", "share"), rows))
+    said = f"<p>{markup(inferred_sentence(run, position))}</p>"
+    return _section(heading, _table(("category", "bytes", "share"), rows), said)
 
 
 def _super_blocks(run: Run) -> list[str]:
@@ -129,11 +132,12 @@ def _super_blocks(run: Run) -> list[str]:
     alive = run.groups_at("layer", [run.peak_position])[:, 0].tolist()
     rows = []
     for number, block in enumerate(run.layers.super_blocks):
-        rows.append((f"<b>{escape(super_block_text(run, number))}</b>", "", "", ""))
+        rows.append((f"<b>{markup(super_block_text(run, number))}</b>", "", "", ""))
         for layer in range(block.start, block.stop):
             said = _size(shape.layers[layer].bytes(shape.tokens)) if shape else "-"
-            rows.append((escape(run.layers.names[layer]), _size(saved.get(layer, 0)), said, _size(alive[layer])))
-    rows.append((OUTSIDE_LAYERS, _size(saved.get(NONE, 0)), "-", _size(alive[-1])))
+            rows.append((markup(run.layers.names[layer]), _size(saved.get(layer, 0)), said, _size(alive[layer])))
+    said = _size(shape.outside_bytes) if shape else "-"
+    rows.append((OUTSIDE_LAYERS, _size(saved.get(NONE, 0)), said, _size(alive[-1])))
     note = '<p class="dim">Saved: kept for backward, or made again for it.</p>'
     return _section("Super-blocks and layers", note, _table(("layer", "saved", "shapes say", "alive at peak"), rows))
 
@@ -143,19 +147,33 @@ def _prediction(run: Run) -> list[str]:
     if shape is None:
         return []
     plan = plan_in_force(run)
-    rows = [(escape(label), size) for label, size in prediction_rows(predict(shape, plan), len(plan.segments))]
+    rows = [(markup(label), size) for label, size in prediction_rows(predict(shape, plan), len(plan.segments))]
     missed = residual(run, shape, plan)
     items = [
-        (f"{escape(item.label)}<br><span class='dim'>{escape(item.text)}</span>", per_layer_text(item),
+        (f"{markup(item.label)}<br><span class='dim'>{_details(run, item)}</span>", per_layer_text(item),
          difference_text(item.bytes))
         for item in missed.items
     ]  # fmt: skip
     items.append(("<b>sum: measured minus predicted</b>", "", f"<b>{difference_text(missed.bytes)}</b>"))
-    items.append((f"<span class='dim'>{escape(closing_text(missed))}</span>", "", ""))
-    assumed = [f'<p class="dim">Assumed: {escape(text)}.</p>' for text in shape.assumptions]
+    items.append((f"<span class='dim'>{markup(closing_text(missed))}</span>", "", ""))
+    seen = " ".join(text.strip() for text in kernel_lines(run, shape, plan))
+    assumed = [f'<p class="dim">{markup(seen)}.</p>'] if seen else []
+    assumed += [f'<p class="dim">Estimate: {markup(text)}</p>' for text in run.recording.meta.estimates]
+    assumed += [f'<p class="dim">Assumed: {markup(text)}.</p>' for text in shape.assumptions]
     residuals = f"<p>Measured {_size(missed.measured_bytes)} against {_size(missed.predicted_bytes)}:</p>"
     tables = (_table(("shapes say", "bytes"), rows), residuals, _table(("residual", "in layers", "bytes"), items))
     return _section("Prediction from shapes, activations only", *tables, *assumed)
+
+
+def _details(run: Run, item: ResidualItem) -> str:
+    """The sentence, op and dtype, the share of each kind of layer, the stack."""
+    lines = [
+        item.text,
+        facts_text(item),
+        *parts_text(item).split("\n"),
+        " < ".join(stack_text(run.recording, item.stack)),
+    ]
+    return "<br>".join(markup(line) for line in lines if line)
 
 
 def _saved(run: Run) -> list[str]:
@@ -176,11 +194,11 @@ def _allocation(run: Run, row: int) -> str:
     layer = int(run.attribution.layer[row])
     where = f", {run.layers.names[layer]}" if layer >= 0 else ""
     how = " (inferred)" if run.attribution.inferred[row] else ""
-    name = escape(category_text(int(run.attribution.category[row])) + how + where)
+    name = markup(category_text(int(run.attribution.category[row])) + how + where)
     frames = run.recording.stack_frames(int(run.allocations.stack[row]))
     if not frames:
         return name
-    lines = "\n".join(escape(f"{function}  {file}:{line}" if file else function) for function, file, line in frames)
+    lines = "\n".join(markup(f"{function}  {file}:{line}" if file else function) for function, file, line in frames)
     return f"<details><summary>{name}</summary><pre>{lines}</pre></details>"
 
 
@@ -193,13 +211,13 @@ def _step(run: Run) -> list[str]:
         facts.append(f"{seconds_text(plain)} unrecorded" if plain else "unrecorded steps were not timed")
     facts += [f"loss {meta.loss:.6g}"] if meta.loss is not None else []
     facts += [f"optimizer {meta.optimizer}"] if meta.optimizer else []
-    return _section("Step" if meta.kind == "recording" else "Trace", f"<p>{escape(', '.join(facts))}</p>")
+    return _section("Step" if meta.kind == "recording" else "Trace", f"<p>{markup(', '.join(facts))}</p>")
 
 
 def _problems(run: Run, errors: bool) -> list[str]:
     found = [p for p in merge(run.problems) if (severity_text(p.severity) == "error") == errors]
     lines = [
-        f"<li>{escape(f'{severity_text(p.severity)}: {p.text}')}{f' ({p.count:,} times)' if p.count > 1 else ''}</li>"
+        f"<li>{markup(f'{severity_text(p.severity)}: {p.text}')}{f' ({p.count:,} times)' if p.count > 1 else ''}</li>"
         for p in sorted(found, key=lambda p: -p.severity)
     ]
     if not lines:

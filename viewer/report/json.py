@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..analysis.findings import findings
 from ..analysis.steps import throughput
 from ..analysis.trust import trust_of
 from ..look.words import OUTSIDE_LAYERS, fate_text
+from ..model.inferred_coverage import inferred_coverage
 from ..model.outside import outside_allocator
 from ..model.run import Run
 from .residual_text import prediction_json
@@ -76,11 +78,19 @@ def device_json(run: Run) -> dict[str, Any]:
         "categories_at_peak": {c.label: size for c, size in run.categories_at(position).items()},
         "coverage_at_peak": run.coverage_at(position),
         "inferred": run.inferred is not None,
+        "inferred_categories_at_peak": {c.label: size for c, size in run.inferred_categories_at(position).items()},
         "inferred_coverage_at_peak": run.inferred_coverage_at(position),
+        "inferred_shares": _shares_json(run, position),
         "unattributed_at_peak": {why.name: size for why, size in run.not_inferred_at(position)},
         "inferred_steps": [list(step) for step in run.inferred.steps] if run.inferred is not None else [],
         "inferred_phases": _phases_json(run) if run.phases_inferred else [],
     }
+
+
+def _shares_json(run: Run, position: int) -> dict[str, Any]:
+    """How much each kind of inference covers: of the bytes at the position, and of the events."""
+    found = inferred_coverage(run, position)
+    return {} if found is None else asdict(found)
 
 
 def _phases_json(run: Run) -> list[dict[str, Any]]:

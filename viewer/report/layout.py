@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from html import escape
 
 WIDTH = 80
 GAP = 2
@@ -50,6 +51,11 @@ def section(title: str, lines: Sequence[str]) -> list[str]:
 def joined(lines: Sequence[str]) -> str:
     """The page, with one newline at its end. Names come from files: what could steer a terminal becomes `?`."""
     return "\n".join(printable(line).rstrip() for line in lines) + "\n"
+
+
+def markup(text: str) -> str:
+    """The text as HTML and SVG hold it. What is invisible can stand in no XML or turn a line round: it becomes `?`."""
+    return escape(printable(text))
 
 
 def printable(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..analysis.operators import kinds_that_ran, parse_keep
 from ..analysis.place import place_of
 from ..analysis.plan_code import fsdp2_code, huggingface_code, torch_code
 from ..analysis.plan_search import Search
@@ -16,10 +17,12 @@ from .layout import joined, section, table, wrapped
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked for: a budget in bytes, a segment length, or (neither) the frontier."""
+    """What was asked for: a budget in bytes, a segment length, or (neither) the frontier; `keep` names operators that
+    checkpoints keep, as `matmul,attention`."""
 
     budget: int | None = None
     segment_layers: int | None = None
+    keep: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Plans:
 def plans(run: Run, asked: Asked) -> Plans:
     """The plans asked for. ValueError with one sentence where the recording does not allow it."""
     planner = Planner(run)
+    if asked.keep:
+        planner = planner.keeping(parse_keep(asked.keep, planner.operators))
     if asked.segment_layers is not None:
         return Plans(planner, asked, planner.outcome(planner.every(asked.segment_layers)), ())
     search = Search(planner)
@@ -49,6 +54,8 @@ def plan_text(found: Plans) -> str:
     """The page."""
     run = found.planner.run
     lines = wrapped(f"{run.name}: measured peak {bytes_text(run.peak_bytes)} without checkpoints")
+    if found.planner.keep:
+        lines += wrapped(f"checkpoints keep the outputs of {', '.join(found.planner.keep)}")
     if found.lowest is not None and found.asked.budget is not None:
         lines += wrapped(
             f"No plan fits {bytes_text(found.asked.budget)}: the lowest peak any plan reaches is"
@@ -77,8 +84,33 @@ def _chosen(planner: Planner, outcome: Outcome) -> list[str]:
         ("activations", bytes_text(int(run.activation_curve.max())), bytes_text(outcome.activation_peak_bytes)),
         ("time run again", "-", _seconds(outcome)),
     ]
+    if planner.keep:
+        rows.insert(2, ("kept outputs of operators", "-", bytes_text(outcome.cached_bytes)))
     lines += section("Peaks", table(("", "measured", "with the plan"), rows))
-    return lines + section("Segments", wrapped(segments_text(outcome), indent="  "))
+    lines += section("Segments", wrapped(segments_text(outcome), indent="  "))
+    return lines + _operators(planner, outcome)
+
+
+def _operators(planner: Planner, outcome: Outcome) -> list[str]:
+    """What each operator would cost to keep and spare, and the same segments with some of them kept."""
+    try:
+        found = planner.choices
+    except ValueError:
+        return []
+    rows = [(c.operator, str(c.outputs), bytes_text(c.bytes), _time(c.seconds)) for c in found]
+    head = ("operator", "outputs", "bytes to keep", "time to run again")
+    lines = section("Operators in layers (a checkpoint can keep them: --keep)", table(head, rows))
+    words = kinds_that_ran(planner.operators)
+    others = [planner.keeping(parse_keep(word, planner.operators)).outcome(outcome.ranges) for word in words]
+    rows = [(keep_text(word), *_figures(other)) for word, other in zip(words, others, strict=True)]
+    return lines + section(
+        "The same segments, keeping (estimates)", table(("", "step peak", "activations", "more time"), rows)
+    )
+
+
+def keep_text(keep: str) -> str:
+    """`matmul and attention`."""
+    return keep.replace(",", " and ") or "nothing"
 
 
 def _code(planner: Planner, outcome: Outcome) -> str:
@@ -111,7 +143,11 @@ def _figures(outcome: Outcome) -> tuple[str, str, str]:
 
 
 def _seconds(outcome: Outcome) -> str:
-    return "-" if outcome.extra_seconds is None else f"+{seconds_text(outcome.extra_seconds)}"
+    return _time(outcome.extra_seconds, "+")
+
+
+def _time(seconds: float | None, sign: str = "") -> str:
+    return "-" if seconds is None else f"{sign}{seconds_text(seconds)}"
 
 
 def plan_json(found: Plans) -> dict[str, Any]:
@@ -122,11 +158,21 @@ def plan_json(found: Plans) -> dict[str, Any]:
         "measured_peak_bytes": run.peak_bytes,
         "measured_activation_peak_bytes": int(run.activation_curve.max()),
         "budget_bytes": found.asked.budget,
+        "keep": list(found.planner.keep),
+        "operators": _operators_json(found.planner),
         "plan": None if chosen is None else outcome_json(chosen),
         "lowest": None if found.lowest is None else outcome_json(found.lowest),
         "frontier": [outcome_json(outcome) for outcome in found.others],
         "code": None if chosen is None else torch_code(found.planner, chosen.ranges),
     }
+
+
+def _operators_json(planner: Planner) -> list[dict[str, Any]]:
+    try:
+        found = planner.choices
+    except ValueError:
+        return []
+    return [{"operator": c.operator, "outputs": c.outputs, "bytes": c.bytes, "seconds": c.seconds} for c in found]
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
@@ -135,6 +181,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "segments": [list(segment) for segment in outcome.plan.segments],
         "peak_bytes": outcome.peak_bytes,
         "activation_peak_bytes": outcome.activation_peak_bytes,
+        "kept_output_bytes": outcome.cached_bytes,
         "peak_in_recompute": outcome.peak_in_recompute,
         "extra_seconds": outcome.extra_seconds,
         "estimate": True,

@@ -15,6 +15,7 @@ from ..analysis.what_else import without
 from ..look.units import bytes_text, count_text, difference_text
 from ..model.run import Run
 from .layout import section, table, wrapped
+from .terms import terms_json
 
 ITEMS = 8
 SENTENCES = 4
@@ -28,6 +29,21 @@ def per_layer_text(item: ResidualItem) -> str:
     each = sorted({-(-part.count // part.layers) for part in inside})
     number = str(each[0]) if len(each) == 1 else f"{each[0]}-{each[-1]}"
     return f"{sum(part.layers for part in inside)} x {number}"
+
+
+def facts_text(item: ResidualItem) -> str:
+    """`op silu, float32`."""
+    return ", ".join(text for text in (item.op and f"op {item.op}", item.dtype) if text)
+
+
+def parts_text(item: ResidualItem) -> str:
+    """`DecoderLayer (FullAttention): 3 in 3 layers, +5.50 MiB per layer, +16.5 MiB`, a line for each kind of layer."""
+    lines = []
+    for part in item.parts:
+        where = f"{count_text(part.count)} in {count_text(part.layers, 'layer')}" if part.layers else str(part.count)
+        each = f"{difference_text(round(part.bytes_per_layer))} per layer, " if part.layers else ""
+        lines.append(f"{part.layer_kind}: {where}, {each}{difference_text(part.bytes)}")
+    return "\n".join(lines)
 
 
 def residual_rows(missed: Residual, items: tuple[ResidualItem, ...]) -> list[tuple[str, str, str]]:
@@ -58,7 +74,13 @@ def residual_lines(missed: Residual) -> list[str]:
     lines += wrapped(closing_text(missed), indent="  ")
     for item in missed.items[:SENTENCES]:
         lines += wrapped(f"{item.label}: {item.text}", indent="  ")
-    return lines
+    rest = len(missed.items) - SENTENCES
+    return lines + ([f"  {count_text(rest, 'more item')} in words with --residual"] if rest > 0 else [])
+
+
+def is_estimate(run: Run) -> bool:
+    """Whether the bytes of this run are those of kernels that did not run, as in a dry run with fused ones."""
+    return "estimate" in (run.recording.meta.kernels or "")
 
 
 def kernel_lines(run: Run, shape: ModelShape, plan: Plan) -> list[str]:
@@ -68,8 +90,9 @@ def kernel_lines(run: Run, shape: ModelShape, plan: Plan) -> list[str]:
         return []
     full = with_kernels(shape, kernels, facts)
     missed = residual(run, full, plan)
+    mark = ", an estimate" if is_estimate(run) else ""
     said = (
-        f"with the kernels seen ({kernels}) shapes say {bytes_text(missed.predicted_bytes)}, and"
+        f"with the kernels seen ({kernels}{mark}) shapes say {bytes_text(missed.predicted_bytes)}, and"
         f" {difference_text(missed.bytes)} remains"
     )
     return wrapped(said, indent="  ")
@@ -96,12 +119,14 @@ def prediction_json(run: Run) -> dict[str, Any] | None:
     rest = residual(run, full, plan)
     return predict(shape, plan).as_json() | {
         "assumptions": list(shape.assumptions),
+        "terms": terms_json(shape),
         "residual": residual_json(run, residual(run, shape, plan)),
         "with_kernels": {
             "kernels": str(kernels),
-            "estimate": not kernels.measured,
+            "estimate": is_estimate(run),
             "predicted_bytes": rest.predicted_bytes,
             "residual_bytes": rest.bytes,
+            "terms": terms_json(full),
         },
     }
 

@@ -30,13 +30,14 @@ class AskedSize:
 def scaling_text(found: Scaling, asked: AskedSize) -> str:
     """The answer, the parts, the curve."""
     batch = asked.batch or found.measured[0].batch
-    lines = wrapped(_answer(found, asked, batch))
+    lines = wrapped(answer_text(found, asked))
     rows = [(m.name, f"{m.batch} x {m.sequence:,}", bytes_text(m.peak_bytes)) for m in found.measured]
     lines += section("Measured", table(("file", "batch x sequence", "peak"), rows))
     lines += section(
-        "How the peak grows (fitted)", table(("part", "stays", "per token", "per sequence^2"), _parts(found))
+        "How the peak grows (fitted)",
+        table(("part", "stays", "per token", "per sequence^2"), [growth_row(part) for part in found.parts]),
     )
-    curve = [(f"{length:,}", bytes_text(found.bytes(batch, length))) for length in lengths(found, asked)]
+    curve = [(f"{length:,}", bytes_text(found.bytes(batch, length))) for length in lengths(found, asked.to)]
     lines += section(f"Peak by sequence length, batch {batch} (estimate)", table(("tokens", "peak"), curve))
     lines += wrapped(f"the fit misses a recording's peak by {percent_text(found.error)} at most", indent="  ")
     lines += wrapped("taken for granted: the step's peak stays near that of its activations", indent="  ")
@@ -49,7 +50,9 @@ def scaling_text(found: Scaling, asked: AskedSize) -> str:
     return joined(lines)
 
 
-def _answer(found: Scaling, asked: AskedSize, batch: int) -> str:
+def answer_text(found: Scaling, asked: AskedSize) -> str:
+    """What fits the budget; without one, what a token costs."""
+    batch = asked.batch or found.measured[0].batch
     if asked.budget is None:
         linear = sum(part.linear for part in found.parts)
         return f"{bytes_text(round(linear))} more for each token, beside what grows with the square of the length"
@@ -61,20 +64,18 @@ def _answer(found: Scaling, asked: AskedSize, batch: int) -> str:
     )
 
 
-def _parts(found: Scaling) -> list[tuple[str, str, str, str]]:
-    def each(part: Growth) -> tuple[str, str, str, str]:
-        constant = bytes_text(round(part.constant)) if part.constant else "-"
-        square = f"{part.quadratic:.3g} B" if part.quadratic else "-"
-        return part.name, constant, bytes_text(round(part.linear)) if part.linear else "-", square
-
-    return [each(part) for part in found.parts]
+def growth_row(part: Growth) -> tuple[str, str, str, str]:
+    """Name, what stays, bytes per token, bytes per batch x sequence^2."""
+    constant = bytes_text(round(part.constant)) if part.constant else "-"
+    square = f"{part.quadratic:.3g} B" if part.quadratic else "-"
+    return part.name, constant, bytes_text(round(part.linear)) if part.linear else "-", square
 
 
-def lengths(found: Scaling, asked: AskedSize) -> list[int]:
+def lengths(found: Scaling, to: int = LONGEST) -> list[int]:
     """Sequence lengths for the curve: doubling from the longest measured one to where it is to end."""
     out = [max(m.sequence for m in found.measured)]
-    while out[-1] < asked.to:
-        out.append(min(2 * out[-1], asked.to))
+    while out[-1] < to:
+        out.append(min(2 * out[-1], to))
     return out
 
 
@@ -99,7 +100,7 @@ def scaling_json(found: Scaling, asked: AskedSize) -> dict[str, Any]:
         ],
         "quadratic_determined": not found.one_length,
         "largest_error": found.error,
-        "curve": [{"sequence": n, "peak_bytes": found.bytes(batch, n)} for n in lengths(found, asked)],
+        "curve": [{"sequence": n, "peak_bytes": found.bytes(batch, n)} for n in lengths(found, asked.to)],
         "longest_sequence": None if asked.budget is None else found.longest(asked.budget, batch),
         "largest_batch": None if asked.budget is None else found.most(asked.budget, sequence),
     }

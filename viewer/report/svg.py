@@ -5,7 +5,6 @@ so that one picture serves a light and a dark page.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +19,7 @@ from ..model.bands import Bands, bands_of
 from ..model.curves import columns
 from ..model.paints import group_paints, phase_paint
 from ..model.run import Run
-from .layout import shortened
+from .layout import markup, shortened
 
 COLUMNS = 700
 LEFT, RIGHT, TOP, BOTTOM = 78, 16, 44, 40
@@ -83,7 +82,7 @@ def timeline_svg(run: Run, key: str, width: int = 1080, height: int = 380, stand
     if standalone:
         body += _legend(run, bands, frame)
         height += LEGEND
-    label = escape(f"Active bytes of {run.name} by {bands.grouping.title} over {axis.title}")
+    label = markup(f"Active bytes of {run.name} by {bands.grouping.title} over {axis.title}")
     head = f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}" xmlns="http://www.w3.org/2000/svg">'
     style = [f"<style>{PICTURE_STYLE}{colour_rules(bands)}</style>", _BACK] if standalone else []
     return "\n".join([head, *style, *body, "</svg>"])
@@ -101,7 +100,7 @@ def _bands(run: Run, bands: Bands, frame: _Frame) -> list[str]:
     below = np.zeros(len(positions), np.int64)
     for group, top in enumerate(tops):
         if (top > below).any():
-            shape, name = _step(x, frame.y(top), frame.y(below)), escape(bands.grouping.names[group])
+            shape, name = _step(x, frame.y(top), frame.y(below)), markup(bands.grouping.names[group])
             out.append(f'<path class="g{group}" d="{shape}"><title>{name}</title></path>')
         below = top
     return out
@@ -183,4 +182,4 @@ def _peak(run: Run, frame: _Frame) -> list[str]:
 
 
 def _text(x: float, y: float, text: str, anchor: str, kind: str = "tick") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{markup(text)}</text>'

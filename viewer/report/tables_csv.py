@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from memstrata.capture.format.schema import NONE, Fate
+from memstrata.capture.format.schema import NONE, Fate, Phase
 
 from ..look.words import category_text, fate_text, phase_text
 from ..model.run import Run
 
 Row = Iterable[object]
+_BREAKS = "\t\r\n"
+_FORMULA = ("=", "+", "-", "@", *_BREAKS)
 
 
 def table_csv(run: Run, name: str) -> str:
@@ -31,15 +33,17 @@ def table_csv(run: Run, name: str) -> str:
 
 
 def safe_cell(value: object) -> object:
-    """Text from files must not become a formula when a spreadsheet opens it."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
-    return value
+    """Text from files must not become a formula when a spreadsheet opens it, nor end the table as a NUL can."""
+    if not isinstance(value, str):
+        return value
+    text = value if value.isprintable() else "".join(c if c.isprintable() or c in _BREAKS else "?" for c in value)
+    return "'" + text if text[:1] in _FORMULA else text
 
 
 def _allocations(run: Run) -> Iterator[Row]:
     allocations, attribution = run.allocations, run.attribution
     frames = run.grouping("frame") if "stacks" in run.capabilities else None
+    guessed = run.phases_inferred & (attribution.phase != Phase.other)
     for i in range(len(allocations)):
         layer = int(attribution.layer[i])
         end = int(allocations.end[i])
@@ -48,6 +52,7 @@ def _allocations(run: Run) -> Iterator[Row]:
             end if end <= run.n_events else "", category_text(int(attribution.category[i])),
             run.layers.names[layer] if layer >= 0 else "", phase_text(int(attribution.phase[i])),
             frames.names[int(frames.labels[i])] if frames is not None else "", "yes" if attribution.inferred[i] else "",
+            "yes" if guessed[i] else "",
         )  # fmt: skip
 
 
@@ -77,12 +82,14 @@ def _layers(run: Run) -> Iterator[Row]:
 def _categories(run: Run) -> Iterator[Row]:
     highest = {c: int(run.category_curve(c).max()) for c in np.unique(run.attribution.category).tolist()}
     at_peak, at_end = run.categories_at(run.peak_position), run.categories_at(run.n_events)
+    guessed = set(run.attribution.category[run.attribution.inferred].tolist())
     for category, most in highest.items():
-        yield category_text(category), at_peak.get(category, 0), most, at_end.get(category, 0)
+        how = "yes" if category in guessed else ""
+        yield category_text(category), at_peak.get(category, 0), most, at_end.get(category, 0), how
 
 
 TABLES: dict[str, tuple[str, tuple[str, ...], Callable[[Run], Iterator[Row]]]] = {
-    "categories": ("", ("category", "bytes_at_peak", "highest_bytes", "bytes_at_end"), _categories),
+    "categories": ("", ("category", "bytes_at_peak", "highest_bytes", "bytes_at_end", "inferred"), _categories),
     "layers": (
         "layers",
         ("layer", "kind", "super_block", "saved_bytes", "rematerialized_bytes", "bytes_at_peak"),
@@ -91,7 +98,7 @@ TABLES: dict[str, tuple[str, tuple[str, ...], Callable[[Run], Iterator[Row]]]] =
     "allocations": (
         "",
         ("row", "address", "bytes", "start_position", "end_position", "category", "layer", "phase", "first_user_frame",
-         "category_inferred"),
+         "category_inferred", "phase_inferred"),
         _allocations,
     ),
     "saved_tensors": (

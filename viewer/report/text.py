@@ -8,7 +8,7 @@ from memstrata.capture.format.schema import NONE, Fate, Severity
 
 from ..analysis.findings import findings
 from ..analysis.headline import headline
-from ..analysis.inferred import coverage_text
+from ..analysis.inferred import coverage_text, inferred_sentence
 from ..analysis.place import super_block_text
 from ..analysis.prediction import Prediction, predict
 from ..analysis.residual import residual
@@ -90,6 +90,8 @@ def _categories(run: Run) -> list[str]:
     lines = table(("category", "bytes", "share"), rows)
     for why, size in run.not_inferred_at(run.peak_position)[:REASONS]:
         lines += wrapped(f"unattributed {bytes_text(size)}: {why.sentence}", indent="  ")
+    if sentence := inferred_sentence(run, run.peak_position):
+        lines += wrapped(sentence, indent="  ")
     return section(f"{_moment(run)} ({coverage_text(run, run.peak_position)})", lines)
 
 
@@ -155,7 +157,8 @@ def _super_blocks(run: Run) -> list[str]:
         said = bytes_text(sum(shape.layers[i].bytes(shape.tokens) for i in inside)) if shape else "-"
         kept = bytes_text(sum(saved.get(i, 0) for i in inside))
         rows.append((super_block_text(run, number), kept, said, bytes_text(sizes[number])))
-    rows.append((OUTSIDE_LAYERS, bytes_text(saved.get(NONE, 0)), "-", bytes_text(sizes[-1])))
+    said = bytes_text(shape.outside_bytes) if shape else "-"
+    rows.append((OUTSIDE_LAYERS, bytes_text(saved.get(NONE, 0)), said, bytes_text(sizes[-1])))
     head = ("super-block", "saved", "shapes say", "alive at peak")
     return section("Super-blocks (saved: kept for backward, or made again for it)", table(head, rows))
 
@@ -179,6 +182,10 @@ def _prediction(run: Run) -> list[str]:
     return section("Prediction from shapes, activations only", lines)
 
 
+OUTSIDE = "outside the layers, when backward begins"
+WITH_OUTSIDE = "peak of activations with them"
+
+
 def prediction_rows(prediction: Prediction, segments: int) -> list[tuple[str, str]]:
     """The lines of the arithmetic, each with its bytes."""
     rows = [
@@ -186,18 +193,21 @@ def prediction_rows(prediction: Prediction, segments: int) -> list[tuple[str, st
         ("largest layer", bytes_text(prediction.per_layer_bytes)),
         ("all layers, no checkpoints", bytes_text(prediction.total_bytes)),
     ]
-    if not segments:
-        return rows
-    if prediction.kept_bytes:
+    if segments and prediction.kept_bytes:
         rows.append(("kept outside segments", bytes_text(prediction.kept_bytes)))
-    return [
-        *rows,
-        (f"boundaries ({segments})", bytes_text(prediction.boundary_bytes)),
-        ("largest segment, made again", bytes_text(prediction.rematerialized_bytes)),
-        ("checkpointed peak", bytes_text(prediction.checkpointed_peak_bytes)),
-        ("times less", ratio_text(prediction.ratio)),
-        ("in it twice: the running segment's input", bytes_text(prediction.counted_twice_bytes)),
-    ]
+    if segments:
+        rows += [
+            (f"boundaries ({segments})", bytes_text(prediction.boundary_bytes)),
+            ("largest segment, made again", bytes_text(prediction.rematerialized_bytes)),
+            ("checkpointed peak", bytes_text(prediction.checkpointed_peak_bytes)),
+            ("times less", ratio_text(prediction.ratio)),
+        ]
+    if segments and prediction.counted_twice_bytes:
+        rows.append(("in it twice: the running segment's input", bytes_text(prediction.counted_twice_bytes)))
+    if prediction.outside_bytes:
+        rows.append((OUTSIDE, bytes_text(prediction.outside_bytes)))
+        rows.append((WITH_OUTSIDE, bytes_text(prediction.timeline_peak_bytes)))
+    return rows
 
 
 def _step(run: Run) -> list[str]:

@@ -13,6 +13,7 @@ from ...model import stacks
 from ...model.run import Run
 from ..place import place_of
 from .config import Config, parse
+from .fast import Said
 from .fragmentation import Fragmentation, fragmentation
 from .oom import Oom, predicted_oom, recorded_ooms
 from .recorded import Recorded
@@ -77,10 +78,23 @@ class Answer:
     @cached_property
     def what_if(self) -> WhatIf | None:
         """What was asked; for a file without an allocator the stock one. None where nothing was asked."""
+        return self._what_if(lambda done: None)
+
+    def _what_if(self, said: Said) -> WhatIf | None:
         if not self.question.is_what_if and self.has_allocator:
             return None
         q = self.question
-        return what_if(self.known, self.conf, q.capacity, q.empty_cache_at)
+        return what_if(self.known, self.conf, q.capacity, q.empty_cache_at, said)
+
+    def prepare(self, said: Said) -> Replay:
+        """Replay now; `said(part)` is told how far that is, and calls it off by raising."""
+        share = 1.0 if self.has_allocator else 0.5
+        if "verification" not in vars(self):
+            self.verification = verify(self.run, lambda done: said(done * share))
+        if "what_if" not in vars(self):
+            self.what_if = self._what_if(lambda done: said(share + done * (1 - share)))
+        _ = self.unverified
+        return self.played
 
     @property
     def played(self) -> Replay:

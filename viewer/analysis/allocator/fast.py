@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
-from itertools import repeat
+from itertools import islice, repeat
 
 import numpy as np
 
@@ -18,6 +18,13 @@ from .rules import UNLIMITED, rounded
 from .sequence import Op, Outcome, Sequence, State
 from .tables import Pools
 
+Said = Callable[[float], object]
+"""Told how far a replay is, from 0 to 1; calls it off by raising."""
+_Row = tuple[int, int, int, int, int, int]
+_Choice = Callable[[list[int], int, int], int]
+_AT_ONCE = 50_000
+"""Operations between two words about how far it is."""
+
 
 class FastAllocator:
     """One replay. `want`: recorded addresses by allocation number (-1: none); a differing one is noted and followed."""
@@ -25,11 +32,12 @@ class FastAllocator:
     def __init__(
         self, sequence: Sequence, config: Config, memory: Memory, state: State,
         want: I64 | None = None, allowed: int | None = None, virtual: int = VIRTUAL,
+        said: Said = lambda done: None,
     ) -> None:  # fmt: skip
         self._sequence, self._want = sequence, want
         self._pools = Pools(sequence, state, rounded(sequence.bytes, config))
         self._ranges = Ranges(config, memory, self._pools, allowed, virtual)
-        self._memory, self._config = memory, config
+        self._memory, self._config, self._said = memory, config, said
         self._place, self._held = [-1] * sequence.count, [0] * sequence.count
         self._failures: list[int] = []
         self.misplaced = self._ranges.load(state)
@@ -46,10 +54,20 @@ class FastAllocator:
 
     def run(self) -> Outcome:
         """Plays the whole sequence; ends at the first OOM where cudaMalloc is simulated."""
-        stopped = self._loop()
+        stopped = self._play()
         place, held = np.array(self._place, np.int64), np.array(self._held, np.int64)
         end = self._ranges.state(self._alive(stopped), place, held)
         return Outcome(place, held, self._ranges.moves, self._failures, end, stopped, self._follower.mismatches)
+
+    def _play(self) -> int | None:
+        """The operation at which memory ran out."""
+        rows, total, choose = self._rows(), len(self._sequence), self._chooser()
+        for begin in range(0, total, _AT_ONCE):
+            self._said(begin / total)
+            stopped = self._loop(islice(rows, _AT_ONCE), choose)
+            if stopped is not None:
+                return stopped
+        return None
 
     def _alive(self, stopped: int | None) -> I64:
         """Numbers of the allocations that hold a block at the end."""
@@ -58,7 +76,7 @@ class FastAllocator:
         held[gone] = False
         return np.flatnonzero(held)
 
-    def _rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
+    def _rows(self) -> Iterator[_Row]:
         """(operation, kind, number, rounded bytes, pool, wanted address)."""
         sequence = self._sequence
         wanted: Iterator[int] = repeat(-1)
@@ -70,11 +88,11 @@ class FastAllocator:
         kinds, numbers = sequence.kind.tolist(), sequence.id.tolist()
         return zip(range(len(kinds)), kinds, numbers, self._pools.sizes, self._pools.of_op, wanted)
 
-    def _loop(self) -> int | None:
+    def _loop(self, rows: Iterator[_Row], choose: _Choice | None) -> int | None:
         ranges, place, held = self._ranges, self._place, self._held
         free, starts, ends, heads, least = ranges.free, ranges.starts, ranges.ends, ranges.heads, ranges.least
-        unsplit, choose = ranges.unsplit, self._chooser()
-        for op, kind, number, size, pool, wanted in self._rows():
+        unsplit = ranges.unsplit
+        for op, kind, number, size, pool, wanted in rows:
             mine = free[pool]
             if kind == 1:
                 if size := held[number]:
@@ -114,7 +132,7 @@ class FastAllocator:
                 return op
         return None
 
-    def _chooser(self) -> Callable[[list[int], int, int], int] | None:
+    def _chooser(self) -> _Choice | None:
         """What looks beyond the best fit, where a setting asks for it."""
         special = self._config.expandable_segments or self._ranges.expandable or self._ranges.limit < UNLIMITED
         return self._choose if special else None

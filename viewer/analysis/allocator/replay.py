@@ -11,7 +11,7 @@ from memstrata.capture.format.schema import I64, Action
 
 from ...model.run import Run
 from .config import STOCK, Config
-from .fast import FastAllocator
+from .fast import FastAllocator, Said
 from .memory import FIRST_ADDRESS, GAP, VIRTUAL, Memory, RecordedMemory, SimulatedMemory
 from .recorded import Recorded, recorded
 from .reference import ReferenceAllocator
@@ -81,9 +81,14 @@ class Replay:
         return len(self.sequence)
 
 
+def _quiet(_done: float) -> None:
+    pass
+
+
 def replay(
-    sequence: Sequence, config: Config = STOCK, capacity: int | None = None, start: State | None = None
-) -> Replay:
+    sequence: Sequence, config: Config = STOCK, capacity: int | None = None, start: State | None = None,
+    said: Said = _quiet,
+) -> Replay:  # fmt: skip
     """What the allocator would do with a sequence on a GPU where it may reserve `capacity` bytes.
 
     Addresses of new ranges are made up in rising order, so ties between equally large free blocks may fall
@@ -93,16 +98,16 @@ def replay(
     allowed = _allowed(config, capacity)
     memory = SimulatedMemory(capacity, state.reserved_bytes, _first_address(state))
     virtual = VIRTUAL if capacity is None else capacity + capacity // 8
-    outcome = _play(sequence, config, memory, state, allowed, virtual)
+    outcome = _play(sequence, config, memory, state, allowed, virtual, said)
     return Replay(sequence, config, capacity, state, outcome)
 
 
 def _play(
-    sequence: Sequence, config: Config, memory: Memory, state: State, allowed: int | None, virtual: int
+    sequence: Sequence, config: Config, memory: Memory, state: State, allowed: int | None, virtual: int, said: Said
 ) -> Outcome:
     if config.garbage_collection_threshold and allowed is not None:
         return ReferenceAllocator(sequence, config, memory, state, allowed, virtual).run()
-    return FastAllocator(sequence, config, memory, state, None, allowed, virtual).run()
+    return FastAllocator(sequence, config, memory, state, None, allowed, virtual, said).run()
 
 
 def _allowed(config: Config, capacity: int | None) -> int | None:
@@ -141,14 +146,15 @@ class Verification:
         return self.first_mismatch is None and self.segment_matches == self.segment_events
 
 
-def verify(run: Run) -> Verification:
+def verify(run: Run, said: Said = _quiet) -> Verification:
     """Replays a device of a file with the recorded answers of cudaMalloc."""
     known = recorded(run)
     memory = RecordedMemory(known.moves)
-    allocator = FastAllocator(known.sequence, known.config, memory, known.state, want=known.want)
+    allocator = FastAllocator(known.sequence, known.config, memory, known.state, want=known.want, said=said)
     outcome = allocator.run()
     kinds = known.sequence.kind
-    wrong = {m.op for m in outcome.mismatches if kinds[m.op] == Op.alloc}
+    differing = np.array([m.op for m in outcome.mismatches], np.int64)
+    wrong = np.unique(differing[kinds[differing] == Op.alloc])
     made = int((kinds == Op.alloc).sum())
     first = None
     if outcome.mismatches:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...model.run import Run
 from .config import Config
+from .fast import Said
 from .recorded import Recorded
 from .replay import Replay, replay
 from .sequence import Op, Sequence, State, empty_state, sequence
@@ -38,8 +39,9 @@ class WhatIf:
 
 
 def what_if(
-    known: Recorded, config: Config | None = None, capacity: int | None = None, empty_cache_at: tuple[int, ...] = ()
-) -> WhatIf:
+    known: Recorded, config: Config | None = None, capacity: int | None = None, empty_cache_at: tuple[int, ...] = (),
+    said: Said = lambda done: None,
+) -> WhatIf:  # fmt: skip
     """The recording's allocations under these conditions; `config` None keeps the recorded one.
 
     Events are numbered as in the device's events. Raises ValueError for an event that does not exist.
@@ -51,7 +53,7 @@ def what_if(
     played = known.sequence if kept else afresh(known)
     if empty_cache_at:
         played = played.with_empty_cache(*_checked(known.run, empty_cache_at))
-    done = replay(played, conditions, capacity, state)
+    done = replay(played, conditions, capacity, state, said)
     return WhatIf(done, fresh, _estimates(known, done, fresh), unverified(known, conditions))
 
 
