@@ -1,9 +1,11 @@
 """Makes the pictures of the README from the samples: the real window, without a screen.
 
 usage: make_screenshots.py [FOLDER]
+       make_screenshots.py --every FOLDER
 
 Each picture answers one question. They are made anew with the samples, so that they stay true; the colours are cut to
-a palette, which keeps each below 150 kB.
+a palette, which keeps each below 150 kB. With --every it is every view of a run and of a comparison instead, in light
+and dark and in two sizes, to look at before a release.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,12 +24,15 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication, QProgressBar
 
+from memstrata.viewer.panels.appearance import choose
 from memstrata.viewer.panels.compare_page import ComparePage
 from memstrata.viewer.panels.run_page import RunPage
 from memstrata.viewer.window import Window, application
 
 SAMPLES = Path(__file__).resolve().parent
 SIZE = (1280, 800)
+SIZES = ((1100, 700), (1600, 1000))
+PAGES = {"run": ("before.mstrata",), "comparison": ("before.mstrata", "after.mstrata")}
 MOST_BYTES = 150_000
 PATIENCE = 120.0  # seconds until a file must be open
 
@@ -40,8 +45,8 @@ class Picture:
 
     name: str
     files: tuple[str, ...]
-    tab: str = ""
-    """Title of the tab below; empty for the one in front."""
+    view: str = ""
+    """Title of the view to bring to the front; empty for what is in front."""
     arrange: Callable[[Window], None] = lambda window: None
 
 
@@ -59,12 +64,25 @@ def _try_the_plan(window: Window) -> None:
     window.session.look(0, plan=tuple(run.layers.names[block.start : block.stop] for block in blocks))
 
 
+def _between(window: Window) -> None:
+    """From the start of the step to its peak: what was made there and is still alive."""
+    run = window.session.state.runs[0]
+    window.session.look(0, mark=0, cursor=run.peak_position, within="survived", grouping="layer")
+
+
+def _without_selection(window: Window) -> None:
+    window.session.look(0, allocation=None)
+
+
 PICTURES = (
     Picture("where-did-it-go", ("before.mstrata",)),
     Picture("what-would-checkpointing-buy", ("before.mstrata",), "What if", _try_the_plan),
     Picture("what-did-it-buy", ("before.mstrata", "after.mstrata")),
     Picture("what-changed", ("before.mstrata", "after.mstrata"), "Appeared, gone, grown", _by_layer),
     Picture("which-line-allocates", ("before.mstrata",), "Stacks", _by_frame),
+    Picture("which-allocations-make-the-peak", ("after.mstrata",), "Allocations", _without_selection),
+    Picture("what-was-made-between-two-moments", ("before.mstrata",), "Alive here", _between),
+    Picture("why-is-it-more-than-shapes-say", ("before.mstrata",), "Prediction"),
     Picture("which-rank-stands-out", ("ranks",), "All open runs"),
 )
 
@@ -96,11 +114,16 @@ def show(window: Window, picture: Picture) -> None:
     page = window.content.currentWidget()
     assert isinstance(page, Page)
     picture.arrange(window)
-    if picture.tab:
+    if picture.view:
         to_front(page, picture)
-    settle()
-    wait(lambda: not any(bar.isVisible() for bar in window.findChildren(QProgressBar)))
-    settle()
+    rest(window)
+
+
+def rest(window: Window) -> None:
+    """Let everything be worked out; what is done may begin something else."""
+    for _ in range(3):
+        settle()
+        wait(lambda: not any(bar.isVisible() for bar in window.findChildren(QProgressBar)))
 
 
 def with_palette(image: QImage) -> QImage:
@@ -114,11 +137,11 @@ def with_palette(image: QImage) -> QImage:
 
 
 def to_front(page: Page, picture: Picture) -> None:
-    """Bring the tab of a picture to the front."""
-    titles = [page.tabs.tabText(tab) for tab in range(page.tabs.count())]
-    if picture.tab not in titles:
-        raise RuntimeError(f"{picture.name}: there is no tab called {picture.tab}, only {', '.join(titles)}")
-    page.tabs.setCurrentIndex(titles.index(picture.tab))
+    """Bring the view of a picture to the front."""
+    views = {title: key for key, title in page.hideable().items()}
+    if picture.view not in views:
+        raise RuntimeError(f"{picture.name}: there is no view called {picture.view}, only {', '.join(views)}")
+    page.bring_forward(views[picture.view])
 
 
 def wait(ready: Callable[[], bool]) -> None:
@@ -131,7 +154,7 @@ def wait(ready: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def settle(seconds: float = 0.4) -> None:
+def settle(seconds: float = 0.3) -> None:
     """Let timers and posted events run out."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -140,11 +163,46 @@ def settle(seconds: float = 0.4) -> None:
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
+def every_view(folder: Path) -> Iterator[Path]:
+    """Write every view of a run and of a comparison, in light and dark, in both sizes."""
+    for theme in ("light", "dark"):
+        choose(theme)
+        for size in SIZES:
+            for kind, files in PAGES.items():
+                yield from _every_view(folder, f"{kind}-{theme}-{size[0]}", size, files)
+
+
+def _every_view(folder: Path, name: str, size: tuple[int, int], files: tuple[str, ...]) -> Iterator[Path]:
+    window = Window()
+    try:
+        window.resize(*size)
+        window.show()
+        show(window, Picture(name, files))
+        page = window.content.currentWidget()
+        assert isinstance(page, Page)
+        for key in page.hideable():
+            page.bring_forward(key)
+            rest(window)
+            path = folder / f"{name}-{key}.png"
+            if not window.grab().save(str(path)):
+                raise RuntimeError(f"{path} could not be written")
+            yield path
+    finally:
+        window.close()
+        window.deleteLater()
+        settle()
+
+
 def main() -> None:
     """All pictures, into `docs/images` or the folder named."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SAMPLES.parent / "docs" / "images"
+    arguments = [argument for argument in sys.argv[1:] if argument != "--every"]
+    folder = Path(arguments[0]) if arguments else SAMPLES.parent / "docs" / "images"
     folder.mkdir(parents=True, exist_ok=True)
     application()
+    if "--every" in sys.argv[1:]:
+        for path in every_view(folder):
+            print(path)
+        return
     for picture in PICTURES:
         path = make(picture, folder)
         print(f"{path}: {path.stat().st_size:,} bytes")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-# before anything imports Qt: a test run never opens a window on the screen of the person who started it
-os.environ["QT_QPA_PLATFORM"] = "offscreen"
+# before anything imports Qt: a test run never opens a window on the screen of the person who started it; the tests of
+# a real screen start one of their own and name it here
+os.environ["QT_QPA_PLATFORM"] = os.environ.get("MEMSTRATA_TEST_PLATFORM", "offscreen")
 
 ROOT = Path(__file__).resolve().parents[1]
 SNAPSHOTS = ROOT.parent / "shared" / "snapshots"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtCore import QCoreApplication, QEvent, QSize, QTimer
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QMainWindow,
+    QStyle,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -22,23 +23,26 @@ from PySide6.QtWidgets import (
 from memstrata.capture.format.problems import FormatError
 
 from .charts.theme import Theme, ThemeWatch
+from .look.tips import tip
 from .model.grouping import preferred
 from .panels.appearance import choose
 from .panels.arrangement import Arrangement
+from .panels.compare_page import ComparePage
 from .panels.content import Content, PageTabs
 from .panels.dry_run_dialog import DryRunDialog
 from .panels.empty import StartPage
 from .panels.exporting import Exporter
 from .panels.menus import Menus, make_actions, sample_menu
-from .panels.notices import LoadingBar, MessageBar
+from .panels.notices import BackgroundNote, LoadingBar, MessageBar
 from .panels.place import put_back, remember
 from .panels.record_dialog import RecordDialog
 from .panels.run_dialog import RunDialog
+from .panels.run_page import RunPage
 from .panels.shortcuts_dialog import ShortcutsDialog
 from .panels.status import status_text
 from .panels.style import style_sheet
 from .state.jobs import Jobs
-from .state.loading import Loaded, compared_ranks, load, open_paths, prepare
+from .state.loading import Loaded, compared_ranks, load, open_paths
 from .state.platform import why_no_window
 from .state.recent import RecentFiles
 from .state.session import Session
@@ -46,8 +50,9 @@ from .state.settings import Settings, settings_path
 from .state.view_state import ViewState, compared, opened
 
 TITLE = "memstrata"
-_FILES = "Recordings and snapshots (*.mstrata *.pickle *.pkl *.json *.json.gz);;All files (*)"
+_FILES = "Recordings and snapshots (*.mstrata *.pickle *.pkl *.json *.gz *.zst);;All files (*)"
 _THEME = "theme"
+_PATIENCE_MS = 200
 
 
 class Window(QMainWindow):
@@ -79,14 +84,15 @@ class Window(QMainWindow):
         samples = sample_menu(self.open_paths, self)
         self.start = StartPage(self.actions_by_name, samples, self.recent)
         self.start.recent.chosen.connect(lambda path: self.open_paths([path]))
-        self.content = Content(self.session, self.start, self.arrangement.adopt, self)
+        self.content = Content(self.session, self.start, self._adopt, self)
         self.loading, self.message = LoadingBar(self.jobs, self), MessageBar(self)
+        self.background = BackgroundNote(self)
         self.status = QLabel(self)
         self.exporter = Exporter(self.content, self.jobs, self.recent, self.message, self)
         self.menus = Menus(self.menuBar(), self.actions_by_name, self.arrangement)
         self.menus.fill_file(samples, self.recent, self.open_paths)
         self.menus.fill_exports(self.exporter)
-        self.menus.fill_view(self.content.views_in_front, self.settings.text(_THEME), self.choose_theme)
+        self.menus.fill_view(lambda: self.content.page, self.settings.text(_THEME), self.choose_theme)
 
     def _make_actions(self) -> None:
         acts = {
@@ -102,6 +108,8 @@ class Window(QMainWindow):
             "next": lambda: self.tabs.go(1),
             "previous": lambda: self.tabs.go(-1),
             "reset": self.arrangement.reset,
+            "next_view": lambda: self.content.go(1),
+            "previous_view": lambda: self.content.go(-1),
             "shortcuts": lambda: ShortcutsDialog(self).show(),
         }
         self.actions_by_name: dict[str, QAction] = make_actions(acts, self)
@@ -133,6 +141,13 @@ class Window(QMainWindow):
         self.setCentralWidget(middle)
         self.statusBar().setSizeGripEnabled(False)
         self.statusBar().addWidget(self.status, 1)
+        self.statusBar().addPermanentWidget(self.background)
+        self.background.hide()
+
+    def _adopt(self, page: RunPage | ComparePage) -> None:
+        self.arrangement.adopt(page)
+        if isinstance(page, RunPage):
+            self.background.follow(page.scope.ahead)
 
     def set_theme(self, theme: Theme) -> None:
         """Light or dark, everywhere."""
@@ -159,23 +174,15 @@ class Window(QMainWindow):
         path = QFileDialog.getExistingDirectory(self, "Open a run directory", self.recent.folder)
         self.open_paths([path] if path else [])
 
-    def open_paths(self, paths: Sequence[str]) -> None:
-        """Open files in the background; those already open stay."""
+    def open_paths(self, paths: Sequence[str], refused: Callable[[str], None] | None = None) -> None:
+        """Open files in the background; those already open stay. With `refused` it is all or none of them: it is told
+        the sentence about the first that cannot be read."""
         if paths:
             names = ", ".join(os.path.basename(path) for path in paths)
             self.message.hide()
             self.jobs.start(
-                f"Opening {names}", lambda job: load(paths, job), lambda loaded: self._loaded(loaded, paths),
-                self._failed,
-            )  # fmt: skip
-
-    def open_runs(self, loaded: Loaded, paths: Sequence[str] = ()) -> None:
-        """Show runs that were read already from these paths, once their first picture is worked out."""
-        if loaded.runs:
-            names = ", ".join(run.name for run in loaded.runs)
-            self.jobs.start(
-                f"Opening {names}", lambda job: prepare(loaded, job), lambda loaded: self._loaded(loaded, paths),
-                self._failed,
+                f"Opening {names}", lambda job: load(paths, job, all_or_none=refused is not None),
+                lambda loaded: self._loaded(loaded, paths), refused or self._failed,
             )  # fmt: skip
 
     def _loaded(self, loaded: Loaded, paths: Sequence[str] = ()) -> None:
@@ -207,7 +214,7 @@ class Window(QMainWindow):
         shown = [new.run] if new.run is not None else list(new.compared or ())
         self.setWindowTitle(" and ".join([*(run.name for run in shown)] or [TITLE]) + (f" - {TITLE}" if shown else ""))
         self.status.setText(status_text(new))
-        self.status.setToolTip("\n".join(f"{run.name}: {p.text}" for run in shown for p in run.problems))
+        self.status.setToolTip(tip("\n".join(f"{run.name}: {p.text}" for run in shown for p in run.problems)))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
@@ -241,14 +248,9 @@ def _with(state: ViewState, loaded: Loaded) -> ViewState:
 
 
 def run(paths: list[str]) -> int:
-    """Show the window with these files and run directories. Returns the exit status: 2 if a file or a system library
-    is missing."""
-    sentence = why_no_window()
-    try:
-        loaded = Loaded((), ()) if sentence else open_paths(paths)
-    except FormatError as error:
-        sentence = str(error)
-    if sentence:
+    """Show the window with these files and run directories. Returns the exit status: 2 if a file cannot be read or a
+    system library is missing."""
+    if sentence := why_no_window():
         print(f"memstrata: {sentence}", file=sys.stderr)
         return 2
     app = application()
@@ -256,21 +258,31 @@ def run(paths: list[str]) -> int:
     if not put_back(window, window.settings):
         window.resize(1600, 1000)
         fit_screen(window)
-    window.show()
-    window.open_runs(loaded, paths)
-    return int(app.exec())
+
+    def refused(sentence: str) -> None:
+        print(f"memstrata: {sentence}", file=sys.stderr)
+        app.exit(2)
+
+    window.open_paths(paths, refused)
+    # a file that is none of ours is refused before there is anything to see; what takes longer shows how far it is
+    QTimer.singleShot(_PATIENCE_MS if paths else 0, window, window.show)
+    status = int(app.exec())
+    window.jobs.shutdown()
+    window.deleteLater()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)  # outside exec() nothing else does it
+    return status
 
 
 def write_png(paths: list[str], target: str, size: tuple[int, int] = (1600, 1000)) -> None:
     """Write a picture of the window with these files open, without showing it. Raises FormatError for a bad file or
     a target that cannot be written."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    app = application()
+    application()
     window = Window()
     window.resize(*size)
     window.show()
     window._loaded(compared_ranks(open_paths(paths)))
-    app.processEvents()
+    window.content.finish()
     picture = window.grab()
     window.close()
     window.deleteLater()
@@ -289,6 +301,7 @@ def application() -> QApplication:
 
 
 def fit_screen(window: QMainWindow) -> None:
-    """Make the window no larger than the screen has room for."""
-    room = window.screen().availableGeometry().size()
+    """Make the window, with the frame that it will get, no larger than the screen has room for."""
+    title = window.style().pixelMetric(QStyle.PixelMetric.PM_TitleBarHeight)
+    room = window.screen().availableGeometry().size() - QSize(title // 2, title * 3 // 2)
     window.resize(window.size().boundedTo(room))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QTimer
 from PySide6.QtGui import QColor, QPalette
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -188,11 +189,32 @@ def window(qapp: QApplication, nothing_left: None) -> Iterator[Window]:
     made = Window()
     made.resize(1600, 1000)
     made.show()
+    if qapp.platformName() != "offscreen":  # there no window manager gives it the keyboard
+        made.activateWindow()
+        assert QTest.qWaitForWindowActive(made, 10_000)
     yield made
     made.close()
     made.deleteLater()
     del made
     settle()
+
+
+def ready(page: RunPage | ComparePage, qtbot: QtBot) -> None:
+    """Wait until a page has made all that it shows: it is made in steps."""
+    qtbot.waitUntil(lambda: page.stages.is_done, timeout=10_000)
+    settle()
+
+
+def make_all(page: RunPage | ComparePage) -> None:
+    """Make the views too that nobody has looked at yet."""
+    assert all(page.views[key] is not None for key in page.views)
+
+
+def worked(view: Any, qtbot: QtBot) -> Any:
+    """A view once it knows what it works out in the background."""
+    qtbot.waitUntil(lambda: view.isVisible() and not view.work.is_busy, timeout=20_000)
+    assert not view.work.is_stopped
+    return view
 
 
 Opener = Callable[..., Any]
@@ -209,6 +231,7 @@ def opened(window: Window, qtbot: QtBot) -> Opener:
         settle()
         page = window.content.currentWidget()
         assert isinstance(page, RunPage | ComparePage)
+        ready(page, qtbot)
         return page
 
     return open_them

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QImage, QWheelEvent
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QToolButton
 
 from memstrata.capture.format import files, schema
 from memstrata.capture.format.schema import Category
@@ -28,7 +29,7 @@ LAYOUTS = (STACKED, ADDRESS)
 @pytest.fixture
 def page(opened, samples):
     found = opened(str(samples / "before.mstrata"))
-    found.tabs.setCurrentWidget(found.views["allocations"])
+    found.bring_forward("allocations")
     QApplication.processEvents()
     return found
 
@@ -56,7 +57,9 @@ def place_of(chart, row: int, share: float = 0.5):
 
 
 def pixel(chart, x: float, y: float) -> QPoint:
-    return chart.mapFromScene(chart.view.mapViewToScene(QPointF(x, y)))
+    """The pixel that covers the point."""
+    at = chart.view.mapViewToScene(QPointF(x, y))
+    return QPoint(int(at.x()), int(at.y()))
 
 
 def large(chart) -> list[int]:
@@ -207,7 +210,7 @@ def test_the_cursor_and_the_mark_are_drawn(page) -> None:
     axis = chart.scope.axis
     assert chart.lines.cursor == (axis.x_of(3000), axis.x_of(3001)) and chart.lines.mark == axis.x_of(1000)
     x = pixel(chart, float(axis.x_of(1000)), 0).x()
-    column = lambda image: [image.pixelColor(x, y).name() for y in range(4, 60)]
+    column = lambda image: [image.pixelColor(x + side, y).name() for side in (0, 1) for y in range(4, 60)]
     assert column(alone) != column(both)
 
 
@@ -220,7 +223,7 @@ def test_enlarged_it_takes_the_place_of_the_charts_until_another_tab_is_chosen(p
     panel.large.click()
     assert page.views["timeline"].isVisible()
     panel.large.click()
-    page.tabs.setCurrentIndex(0)
+    page.bring_forward("alive")
     assert page.views["timeline"].isVisible() and not panel.large.isChecked()
 
 
@@ -231,10 +234,10 @@ def test_nothing_is_laid_out_before_it_is_looked_at(opened, tapes) -> None:
 
 def test_while_hidden_it_does_no_work_and_is_right_when_seen_again(page) -> None:
     chart = shown(page, STACKED)
-    page.tabs.setCurrentIndex(0)
+    page.bring_forward("alive")
     page.scope.look(cursor=5, grouping="layer", allocation=3, visible=(2.0, 20.0))
     assert chart.lines.cursor[0] != chart.scope.axis.x_of(5)
-    page.tabs.setCurrentWidget(page.views["allocations"])
+    page.bring_forward("allocations")
     QApplication.processEvents()
     assert chart.lines.cursor[0] == chart.scope.axis.x_of(5) and chart.item.selected == 3
     assert chart.view.viewRange()[0] == pytest.approx(list(page.scope.visible))
@@ -244,8 +247,8 @@ def test_many_allocations_are_laid_out_in_a_job(opened, tapes, qtbot, monkeypatc
     monkeypatch.setattr(allocation_view, "MANY", 1)
     found = opened(tapes[0])
     panel = found.views["allocations"]
-    found.tabs.setCurrentWidget(panel)
-    assert panel.caption.text() == "Placing allocations…" and panel.chart.painter is None
+    found.bring_forward("allocations")
+    assert panel.work.text.text() == "Placing allocations" and panel.work.is_busy and panel.chart.painter is None
     assert panel.chart.hover_text(0.0, 0.0) == ""
     qtbot.waitUntil(lambda: panel.chart.painter is not None, timeout=5000)
     assert "allocations: each lies on" in panel.caption.text()
@@ -254,10 +257,25 @@ def test_many_allocations_are_laid_out_in_a_job(opened, tapes, qtbot, monkeypatc
 def test_what_is_likely_to_be_asked_for_is_worked_out_ahead(opened, tapes, qtbot, monkeypatch) -> None:
     monkeypatch.setattr(scope, "MANY", 1)
     found = opened(tapes[0])
-    qtbot.waitUntil(lambda: not found.scope._ahead.running, timeout=5000)
     run = found.scope.run
-    assert (ahead.first_frames,) in run._once and "live" in vars(run)
+    qtbot.waitUntil(lambda: "live" in vars(run) and not found.scope.ahead.running, timeout=5000)
+    assert (ahead.first_frames,) in run._once
     assert {"category", "layer", "phase", "frame"} <= {key[1] for key in run._once if len(key) == 2}
+
+
+def test_what_is_made_ready_is_said_at_the_foot_and_can_be_stopped(opened, tapes, qtbot, window, monkeypatch) -> None:
+    gate = threading.Event()
+    monkeypatch.setattr(scope, "MANY", 1)
+    monkeypatch.setattr(ahead, "first_frames", lambda run: gate.wait(10))
+    found = opened(tapes[0])
+    note = window.background
+    qtbot.waitUntil(lambda: note.isVisible() and note.text.text() == "Making other views ready: 83%", timeout=5000)
+    assert found.scope.ahead.running
+    qtbot.mouseClick(note.findChild(QToolButton), Qt.MouseButton.LeftButton)
+    assert not note.isVisible() and not found.scope.ahead.running
+    gate.set()
+    found.scope.ahead.shutdown()
+    assert "live" not in vars(found.scope.run)  # the rest was called off
 
 
 def test_a_file_whose_allocations_have_no_address_says_so(opened, tmp_path) -> None:
@@ -268,7 +286,7 @@ def test_a_file_whose_allocations_have_no_address_says_so(opened, tmp_path) -> N
     files.write(tape.recording(), tmp_path / "empty.mstrata")
     found = opened(str(tmp_path / "empty.mstrata"))
     panel = found.views["allocations"]
-    found.tabs.setCurrentWidget(panel)
+    found.bring_forward("allocations")
     panel.show_layout(ADDRESS)
     assert panel.notice.isVisible() and "no address" in panel.notice.text() and not panel.chart.isVisible()
     panel.show_layout(STACKED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,16 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format.schema import Action
+from memstrata.viewer.analysis.allocator import fast
+from memstrata.viewer.state.jobs import Job
+from memstrata.viewer.window import Window
+
+from .conftest import settle
 
 
 def shown(page: Any, qtbot: QtBot) -> Any:
     """The panel, in front."""
-    panel = page.views["allocator"]
-    for parent in (panel.parentWidget(), panel.parentWidget().parentWidget()):
-        if hasattr(parent, "setCurrentWidget"):
-            parent.setCurrentWidget(panel)
+    panel = page.bring_forward("allocator")
     qtbot.waitUntil(lambda: panel.isVisible() and panel.caption.text() != "")
     return panel
 
@@ -72,3 +75,66 @@ def test_odd_files_say_what_they_are(opened: Any, snapshots: Any, qtbot: QtBot, 
         "torch26-three-pools-no-trace": "As the file ends",
     }
     assert expected[name] in panel.caption.text()
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Makes a replay say how far it is every 100 operations, and wait at half until the event is set."""
+    gate, progress = threading.Event(), Job.progress
+
+    def waiting(job: Job, fraction: float, stage: str) -> None:
+        progress(job, fraction, stage)
+        while fraction >= 0.5 and not gate.wait(0.01):
+            job.check()
+
+    monkeypatch.setattr(fast, "_AT_ONCE", 100)
+    monkeypatch.setattr(Job, "progress", waiting)
+    return gate
+
+
+def test_a_replay_says_how_far_it_is_and_the_window_goes_on(
+    opened: Any, snapshots: Any, qtbot: QtBot, slow: threading.Event
+) -> None:
+    page = opened(str(snapshots / "torch26-train-from-start.pickle"))
+    panel = page.bring_forward("allocator")
+    qtbot.waitUntil(lambda: panel.work.isVisible() and panel.work.bar.value() >= 500, timeout=5_000)
+    assert panel.work.text.text() == "Replaying the allocator" and panel.work.bar.value() < 520
+    assert panel.history is None and panel.caption.text() == ""
+    page.scope.look(cursor=3)  # to move meanwhile does not begin it anew
+    slow.set()
+    qtbot.waitUntil(lambda: "4,404 of 4,404 addresses as recorded" in panel.caption.text(), timeout=20_000)
+    assert not panel.work.isVisible()
+    assert panel.map.layout_shown.reserved_bytes == int(page.scope.run.reserved[3])
+
+
+def test_a_replay_can_be_stopped_and_begun_again(
+    opened: Any, snapshots: Any, qtbot: QtBot, slow: threading.Event
+) -> None:
+    page = opened(str(snapshots / "torch26-train-from-start.pickle"))
+    panel = page.bring_forward("allocator")
+    qtbot.waitUntil(lambda: panel.work.isVisible() and panel.work.bar.value() >= 500, timeout=5_000)
+    qtbot.mouseClick(panel.work.cancel, Qt.MouseButton.LeftButton)
+    assert panel.work.text.text() == "Replaying the allocator: stopped" and not panel.work.bar.isVisible()
+    qtbot.waitUntil(lambda: not any("Replaying" in thread.name for thread in threading.enumerate()), timeout=5_000)
+    page.bring_forward("alive")
+    page.bring_forward("allocator")
+    page.scope.look(cursor=3)
+    qtbot.wait(60)
+    assert not panel.work.is_busy and panel.history is None and panel.work.isVisible()
+    slow.set()
+    assert panel.work.cancel.text() == "Begin again"
+    qtbot.mouseClick(panel.work.cancel, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: panel.history is not None, timeout=20_000)
+    assert "4,404 of 4,404 addresses as recorded" in panel.caption.text()
+
+
+def test_closing_the_window_does_not_wait_for_a_replay(
+    opened: Any, window: Window, snapshots: Any, qtbot: QtBot, slow: threading.Event
+) -> None:
+    panel = opened(str(snapshots / "torch26-train-from-start.pickle")).bring_forward("allocator")
+    qtbot.waitUntil(lambda: panel.work.bar.value() >= 500, timeout=5_000)
+    window.close()
+    window.tabs.close_front()
+    settle()  # the panel is gone, and waited for its thread: it would wait for ever if that did not stop
+    assert not any("Replaying" in thread.name for thread in threading.enumerate())
+    assert not slow.is_set()

@@ -52,12 +52,12 @@ def test_known_differences(opened: Any, tapes: tuple[str, str]) -> None:
     """Plain: 16 weights + 8 kept + 20 head. Checkpointed: nothing kept at the head, so 36."""
     page = opened(*tapes)
     assert page.answer.lines[0].text.startswith("Peak 44.0 MiB to 36.0 MiB: 8.00 MiB less")
-    table = rows(page.differences.table)
+    table = rows(page.views["differences"].table)
     assert table["activation"] == (8 * MIB, 0, -8 * MIB)
     assert table["parameter"] == (16 * MIB, 16 * MIB, 0)
     assert table["all"] == (44 * MIB, 36 * MIB, -8 * MIB)
     cut_by(page, "super-block")
-    blocks = rows(page.differences.table)
+    blocks = rows(page.views["differences"].table)
     assert blocks["super-block 0 (layers 0-1)"] == (12 * MIB, 8 * MIB, -4 * MIB)
     assert blocks["all"] == (44 * MIB, 36 * MIB, -8 * MIB)
 
@@ -67,16 +67,16 @@ def test_the_tables_are_the_analysis_and_close(opened: Any, pair: tuple[str, str
     diff: Diff = page.diff
     for title, wanted in (("category", diff.by_category), ("super-block", diff.by_super_block)):
         cut_by(page, title)
-        shown = rows(page.differences.table)
+        shown = rows(page.views["differences"].table)
         assert shown.pop("all") == (diff.a.peak_bytes, diff.b.peak_bytes, diff.peak_difference_bytes)
         assert shown == {row.label: (row.a_bytes, row.b_bytes, row.difference_bytes) for row in wanted}
-    slots = rows(page.slots.table)
+    slots = rows(page.views["slots"].table)
     assert slots["forward of super-block 0 (layers 0-3)"][2] < 0
-    saved = {title: value for title, value, _ in page.saving.rows}
-    assert page.saving.heading == "Saved"
+    saved = {title: value for title, value, _ in page.views["saving"].rows}
+    assert page.views["saving"].heading == "Saved"
     assert saved["Activations"] == diff.achieved_saving_bytes
     assert saved["Activations by shapes"] == diff.predicted_saving_bytes
-    assert bytes_text(diff.achieved_saving_bytes) in page.saving.accessibleName()
+    assert bytes_text(diff.achieved_saving_bytes) in page.views["saving"].accessibleName()
 
 
 def test_both_curves_share_one_axis_of_phases_and_layers(opened: Any, pair: tuple[str, str]) -> None:
@@ -110,7 +110,7 @@ def test_a_click_on_a_place_moves_both_cursors_there(opened: Any, window: Window
 
 def test_the_selection_goes_along_to_the_single_runs(opened: Any, window: Window, pair: tuple[str, str]) -> None:
     page = opened(*pair)
-    table = page.differences
+    table = page.views["differences"]
     row = next(r for r in range(table.table.rowCount()) if table.table.index(r, 0).data() == "gradient")
     table.setCurrentIndex(table.table.index(row, 0))
     for tab in (0, 1):
@@ -140,19 +140,23 @@ def test_hover_says_exact_bytes_of_both(opened: Any, tapes: tuple[str, str]) -> 
 
 def test_places_cut_short_still_differ(opened: Any, tapes: tuple[str, str]) -> None:
     page = opened(*tapes)
-    table = page.slots.table
+    table = page.views["slots"].table
     names = {table.index(row, 0).data() for row in range(table.rowCount())}
-    cut = {page.slots.fontMetrics().elidedText(name, page.slots.textElideMode(), 120) for name in names}
+    cut = {
+        page.views["slots"].fontMetrics().elidedText(name, page.views["slots"].textElideMode(), 120) for name in names
+    }
     assert len(cut) == len(names) > 2
 
 
 def test_files_without_layers_compare_too(opened: Any, snapshots: Any) -> None:
     page = opened(str(snapshots / "torch24-linear-grad.pickle"), str(snapshots / "torch24-linear-nograd.pickle"))
     assert isinstance(page, ComparePage)
-    assert rows(page.differences.table)["all"] == (
+    assert rows(page.views["differences"].table)["all"] == (
         page.diff.a.peak_bytes, page.diff.b.peak_bytes, page.diff.peak_difference_bytes,
     )  # fmt: skip
-    assert [page.tabs.tabText(tab) for tab in range(page.tabs.count())] == [
+    assert list(page.docks.tabs().values()) == [
+        "Savings",
+        "Waterfall",
         "Differences",
         "Appeared, gone, grown",
         "By stack",

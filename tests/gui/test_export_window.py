@@ -122,7 +122,7 @@ def test_the_table_with_the_focus_is_in_front(opened: Any, window: Window, tapes
     page = opened(tapes[0])
     page.views["legend"].view.setFocus()
     assert any(text.startswith("The table in front: Groups") for text in entries(window.menus.export))
-    page.tabs.setCurrentWidget(page.views["saved"])
+    page.bring_forward("saved")
     page.views["timeline"].timeline.setFocus()
     assert any(text.startswith("The table in front: Saved tensors") for text in entries(window.menus.export))
 
@@ -132,7 +132,7 @@ def test_the_stack_tree_as_it_is_unfolded(
 ) -> None:
     page = opened(tapes[0])
     page.views["stacks"].own_code.setChecked(False)
-    page.tabs.setCurrentWidget(page.views["stacks"])
+    page.bring_forward("stacks")
     choose("The table in front: Stacks")
     rows = table_of(tmp_path / "plain-stacks.csv")
     assert sum(int(row["bytes"]) for row in rows if row["depth"] == "0") == page.scope.run.peak_bytes

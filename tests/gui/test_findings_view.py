@@ -38,9 +38,9 @@ def raised(opened: Any, samples: Path) -> Any:
 
 def test_findings_are_listed_with_bytes_what_and_advice(raised: Any) -> None:
     found = findings(raised.scope.run)
-    assert [raised.tabs.tabText(tab) for tab in (0, 1)] == ["Alive here", "Findings"]
+    assert list(raised.docks.tabs().values())[:2] == ["Alive here", "Findings"]
     panel = raised.views["findings"]
-    raised.tabs.setCurrentWidget(panel)
+    raised.bring_forward("findings")
     table = panel.view.table
     rows = [[table.index(row, column).data() for column in range(3)] for row in range(table.rowCount())]
     assert rows == [[bytes_text(one.bytes), one.text, one.suggestion] for one in found]
@@ -52,12 +52,12 @@ def test_findings_are_listed_with_bytes_what_and_advice(raised: Any) -> None:
 def test_a_click_on_a_finding_goes_to_its_allocations(raised: Any, window: Any, qtbot: QtBot) -> None:
     one = findings(raised.scope.run)[1]
     panel = raised.views["findings"]
-    raised.tabs.setCurrentWidget(panel)
+    raised.bring_forward("findings")
     raised.scope.look(cursor=3)
     click(panel.view, 1, qtbot)
     view = raised.scope.view
     assert view.cursor == one.query.position and view.query == replace(one.query, position=None)
-    assert raised.tabs.currentWidget() is raised.views["alive"]
+    assert raised.docks.front == "alive"
     qtbot.waitUntil(lambda: raised.views["alive"].view.table.rowCount() == len(one.query.rows or ()), timeout=2_000)
     shown = raised.views["alive"].view.table
     assert sum(shown.index(row, 0).data(RawRole) for row in range(shown.rowCount())) == one.bytes
@@ -67,16 +67,16 @@ def test_a_click_on_a_finding_goes_to_its_allocations(raised: Any, window: Any, 
 
 def test_arrows_go_through_findings_and_enter_follows(raised: Any, qtbot: QtBot) -> None:
     panel = raised.views["findings"]
-    raised.tabs.setCurrentWidget(panel)
+    raised.bring_forward("findings")
     before = raised.scope.view
     panel.view.setFocus()
     panel.view.setCurrentIndex(panel.view.table.index(0, 0))
     qtbot.keyClick(panel.view, Qt.Key.Key_Down)
     found = findings(raised.scope.run)
     assert panel.whole.text() == f"{found[1].text} {found[1].suggestion}"
-    assert raised.scope.view == before and raised.tabs.currentWidget() is panel
+    assert raised.scope.view == before and raised.docks.front == "findings"
     click(panel.view, 0, qtbot, Qt.KeyboardModifier.ControlModifier)  # rows chosen to be copied lead nowhere
-    assert raised.scope.view == before and raised.tabs.currentWidget() is panel
+    assert raised.scope.view == before and raised.docks.front == "findings"
     panel.view.setCurrentIndex(panel.view.table.index(1, 0))
     qtbot.keyClick(panel.view, Qt.Key.Key_Return)
     assert raised.scope.view.cursor == found[1].query.position
@@ -86,7 +86,7 @@ def test_without_findings_the_tab_says_so(opened: Any, samples: Path) -> None:
     page = opened(str(samples / "uniform.mstrata"))
     assert not findings(page.scope.run)
     panel = page.views["findings"]
-    page.tabs.setCurrentWidget(panel)
+    page.bring_forward("findings")
     assert "Nothing stands out" in panel.caption.text() and not panel.view.isVisible()
 
 
@@ -99,7 +99,7 @@ def test_a_file_without_history_has_no_findings_tab(opened: Any, snapshots: Path
 def test_the_coverage_line_follows_the_cursor(opened: Any, tapes: tuple[str, str], qtbot: QtBot) -> None:
     page = opened(tapes[0])
     run, label = page.scope.run, page.views["problems"].text
-    page.tabs.setCurrentWidget(page.views["problems"])
+    page.bring_forward("problems")
     assert label.text().splitlines()[0] == "\n".join(coverage_lines(run, run.peak_position)).splitlines()[0]
     assert "Step: 40.0 ms unrecorded, 50.0 ms recorded, 25.0% more." in label.text()
     page.scope.look(cursor=0)
@@ -140,10 +140,10 @@ def test_a_step_in_the_window_leads_to_its_peak(
     files.write(two_steps(open_run(tapes[0]).recording), tmp_path / "steps.mstrata")
     page = opened(str(tmp_path / "steps.mstrata"))
     panel = page.views["problems"]
-    page.tabs.setCurrentWidget(panel)
+    page.bring_forward("problems")
     click(panel.steps, 1, qtbot)
     assert page.scope.run.curve[page.scope.view.cursor] == 25 << 20
-    assert page.tabs.currentWidget() is page.views["alive"]
+    assert page.docks.front == "alive"
 
 
 def test_device_time_of_layers_and_phases_is_shown_where_it_was_measured(tapes: tuple[str, str]) -> None:

@@ -15,6 +15,7 @@ from memstrata.viewer.analysis.residual import residual
 from memstrata.viewer.analysis.shape import plan_in_force, shape_of
 from memstrata.viewer.model.query import ACTIVATIONS, AllocationQuery
 from memstrata.viewer.panels.run_page import RunPage
+from memstrata.viewer.report.residual_text import facts_text, parts_text
 from memstrata.viewer.state.array_table import RawRole
 from memstrata.viewer.state.loading import open_run
 from memstrata.viewer.window import Window
@@ -70,12 +71,12 @@ def test_the_items_close_on_the_difference(opened: Any, pair: tuple[str, str], w
 def test_a_click_on_an_item_goes_to_its_allocations(opened: Any, pair: tuple[str, str], qtbot: QtBot) -> None:
     page = opened(pair[0])
     panel = page.views["prediction"]
-    page.tabs.setCurrentWidget(panel)
+    page.bring_forward("prediction")
     item = panel.missed.items[1]
     click(panel.items, 1, qtbot)
     view = page.scope.view
     assert view.cursor == panel.missed.position and view.query == replace(item.query, position=None)
-    assert page.tabs.currentWidget() is page.views["alive"]
+    assert page.docks.front == "alive"
     assert item.bytes == int(page.scope.run.allocations.bytes[page.scope.shown_query().select(page.scope.run)].sum())
 
 
@@ -84,7 +85,7 @@ def test_a_click_on_a_layer_goes_to_its_activations_at_their_peak(
 ) -> None:
     page = opened(tapes[0])
     panel = page.views["prediction"]
-    page.tabs.setCurrentWidget(panel)
+    page.bring_forward("prediction")
     click(panel.layers, 2, qtbot)
     assert page.scope.view.query == AllocationQuery(categories=ACTIVATIONS, layer=2)
     rows = page.scope.shown_query().select(page.scope.run)
@@ -94,11 +95,11 @@ def test_a_click_on_a_layer_goes_to_its_activations_at_their_peak(
 def test_the_current_item_is_said_in_plain_words(opened: Any, pair: tuple[str, str]) -> None:
     page = opened(pair[0])
     panel = page.views["prediction"]
-    page.tabs.setCurrentWidget(panel)
+    page.bring_forward("prediction")
     first, second = panel.missed.items[:2]
-    assert panel.whole.isVisible() and panel.whole.text() == (first.text or first.label)
+    assert panel.whole.isVisible() and panel.whole.text().startswith(f"{first.text or first.label}\n")
     panel.items.setCurrentIndex(panel.items.table.index(1, 0))
-    assert panel.whole.text() == (second.text or second.label)
+    assert panel.whole.text().split("\n") == [second.text, facts_text(second), *parts_text(second).split("\n")]
 
 
 def test_where_shapes_say_nothing_the_tab_says_why(opened: Any, tapes: tuple[str, str], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
@@ -34,8 +35,8 @@ def test_a_picture_is_small_and_shows_the_window(script: ModuleType, tmp_path: P
 
 def test_what_is_missing_is_said(script: ModuleType, tmp_path: Path) -> None:
     picture = script.PICTURES[0]
-    with pytest.raises(RuntimeError, match="there is no tab called Nowhere"):
-        script.make(replace(picture, tab="Nowhere"), tmp_path)
+    with pytest.raises(RuntimeError, match="there is no view called Nowhere"):
+        script.make(replace(picture, view="Nowhere"), tmp_path)
     with pytest.raises(RuntimeError, match=r"gone\.mstrata"):
         script.make(replace(picture, files=("gone.mstrata",)), tmp_path)
 
@@ -43,3 +44,13 @@ def test_what_is_missing_is_said(script: ModuleType, tmp_path: Path) -> None:
 def test_pictures_have_names_of_their_own_and_real_samples(script: ModuleType, samples: Path) -> None:
     assert len({picture.name for picture in script.PICTURES}) == len(script.PICTURES) >= 5
     assert all((samples / name).exists() for picture in script.PICTURES for name in picture.files)
+
+
+def test_every_view_can_be_pictured(script: ModuleType, tmp_path: Path) -> None:
+    """In both themes and sizes the script takes a minute; here it is two views of one page."""
+    made = script._every_view(tmp_path, "run-light-1100", script.SIZES[0], ("uniform.mstrata",))
+    paths = list(islice(made, 2))
+    made.close()
+    assert len({path.name for path in paths}) == 2
+    images = [QImage(str(path)) for path in paths]
+    assert all((image.width(), image.height()) == script.SIZES[0] for image in images)

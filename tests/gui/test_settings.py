@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt, QTimer
 from PySide6.QtGui import QAction, QPalette
-from PySide6.QtWidgets import QApplication, QSplitter
+from PySide6.QtWidgets import QApplication, QSplitter, QTabBar
 from pytestqt.qtbot import QtBot
 
 from memstrata.viewer.panels.place import put_back, remember
 from memstrata.viewer.panels.run_page import RunPage
 from memstrata.viewer.state.settings import Settings, settings_path
 from memstrata.viewer.window import Window, run
+
+from .conftest import ready
 
 Start = Callable[[], Window]
 
@@ -50,13 +52,14 @@ def open_in(window: Window, path: str, qtbot: QtBot) -> RunPage:
     qtbot.waitUntil(lambda: len(window.session.state.runs) > before, timeout=20_000)
     page = window.content.currentWidget()
     assert isinstance(page, RunPage)
+    ready(page, qtbot)
     qtbot.wait(30)
     return page
 
 
 def view_entries(window: Window) -> dict[str, QAction]:
     window.menus.view.aboutToShow.emit()
-    return {action.text(): action for action in window.menus.view.actions() if action.isCheckable()}
+    return {action.text()[3:]: action for action in window.menus.view.actions() if action.isCheckable()}
 
 
 def test_the_file_lies_in_the_users_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -120,45 +123,44 @@ def test_hidden_views_stay_hidden_until_they_are_shown(start: Start, tapes: tupl
     entries = view_entries(window)
     assert list(entries)[:2] == ["Groups", "Lanes"] and all(entry.isChecked() for entry in entries.values())
     assert "Timeline" not in entries
-    for title in ("Groups", "Lanes", "Saved tensors", "Stack (at the side)"):
+    for title in ("Groups", "Lanes", "Saved tensors", "Stack of the selection"):
         view_entries(window)[title].trigger()
-    for key in ("legend", "lanes", "stack"):
-        assert page.views[key].isHidden()
-    assert not page.tabs.isTabVisible(page.tabs.indexOf(page.views["saved"]))
+    assert not any(page.views[key].isVisible() for key in ("legend", "lanes", "stack"))
+    assert not {"saved", "stack"} & set(page.docks.tabs())
     assert page.views["timeline"].isVisible() and page.views["alive"].isVisible()
     window.close()
 
     window = start()
     page = open_in(window, tapes[1], qtbot)
-    assert [entry.isChecked() for title, entry in view_entries(window).items() if title in ("Groups", "Lanes")] == [
-        False
-    ] * 2
-    assert page.views["legend"].isHidden() and page.views["lanes"].isHidden()
+    unchecked = {title for title, entry in view_entries(window).items() if not entry.isChecked()}
+    assert unchecked == {"Groups", "Lanes", "Saved tensors", "Stack of the selection"}
+    assert not {"legend", "lanes", "stack", "saved"} & set(page.views.made)
     view_entries(window)["Lanes"].trigger()
     qtbot.waitUntil(lambda: page.views["lanes"].height() > 10, timeout=2_000)
+    view_entries(window)["Saved tensors"].trigger()
+    assert page.docks.front == "saved" and page.views["saved"].isVisible()
 
 
-def test_all_tabs_can_be_hidden(start: Start, tapes: tuple[str, str], qtbot: QtBot) -> None:
+def test_all_docks_can_be_hidden(start: Start, tapes: tuple[str, str], qtbot: QtBot) -> None:
     window = start()
     page = open_in(window, tapes[0], qtbot)
-    below = [page.tabs.tabText(tab) for tab in range(page.tabs.count())]
-    for title in below:
+    titles = page.docks.tabs()
+    for title in titles.values():
         view_entries(window)[title].trigger()
-    assert page.tabs.isHidden() and page.beside.isVisible()
-    view_entries(window)["Stack (at the side)"].trigger()
-    qtbot.waitUntil(lambda: page.split.sizes()[-1] < 60, timeout=2_000)
+    assert not page.docks.tabs() and page.docks.front == ""
+    qtbot.waitUntil(lambda: page.charts.height() == page.docks.height(), timeout=2_000)
     assert page.filter.isVisible()
-    view_entries(window)[below[1]].trigger()
-    assert page.tabs.isVisible() and page.tabs.tabText(page.tabs.currentIndex()) == below[1]
+    view_entries(window)["Findings"].trigger()
+    assert list(page.docks.tabs()) == ["findings"] and page.views["findings"].isVisible()
 
 
 def test_a_number_that_leads_to_a_hidden_table_shows_it(start: Start, tapes: tuple[str, str], qtbot: QtBot) -> None:
     window = start()
     page = open_in(window, tapes[0], qtbot)
-    view_entries(window)[page.tabs.tabText(0)].trigger()
-    assert not page.tabs.isTabVisible(0)
+    view_entries(window)["Alive here"].trigger()
+    assert "alive" not in page.docks.tabs()
     page.answer.labels[0].linkActivated.emit(_first_link(page))
-    assert page.tabs.isTabVisible(0) and page.tabs.currentIndex() == 0
+    assert page.docks.front == "alive" and view_entries(window)["Alive here"].isChecked()
 
 
 def _first_link(page: RunPage) -> str:
@@ -169,11 +171,18 @@ def _first_link(page: RunPage) -> str:
 def test_the_tab_in_front_is_remembered(start: Start, tapes: tuple[str, str], qtbot: QtBot) -> None:
     window = start()
     page = open_in(window, tapes[0], qtbot)
-    tab = page.tabs.indexOf(page.views["saved"])
-    qtbot.mouseClick(page.tabs.tabBar(), Qt.MouseButton.LeftButton, pos=page.tabs.tabBar().tabRect(tab).center())
+    bar, tab = tab_of(page, "Saved tensors")
+    qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=bar.tabRect(tab).center())
+    assert page.docks.front == "saved"
+    qtbot.wait(30)
     window.close()
     page = open_in(start(), tapes[1], qtbot)
-    assert page.tabs.currentWidget() is page.views["saved"]
+    assert page.docks.front == "saved" and page.views["saved"].isVisible()
+
+
+def tab_of(page: RunPage, title: str) -> tuple[QTabBar, int]:
+    """The bar that has a tab of this title, and its number."""
+    return next((bar, i) for bar in page.docks.tab_bars() for i in range(bar.count()) if bar.tabText(i) == title)
 
 
 def drag(qtbot: QtBot, splitter: QSplitter, handle: int, across: int, down: int) -> None:
@@ -187,31 +196,31 @@ def drag(qtbot: QtBot, splitter: QSplitter, handle: int, across: int, down: int)
 def test_the_sizes_of_parts_are_remembered_and_reset(start: Start, tapes: tuple[str, str], qtbot: QtBot) -> None:
     window = start()
     page = open_in(window, tapes[0], qtbot)
-    first = page.across.sizes(), page.split.sizes()
-    drag(qtbot, page.across, 1, 90, 0)
-    drag(qtbot, page.split, 1, 0, 60)
-    moved = page.across.sizes(), page.split.sizes()
-    assert moved[0][0] > first[0][0] + 50 and moved[1][0] > first[1][0] + 30
+    first = page.charts.across.sizes(), page.charts.sizes()
+    drag(qtbot, page.charts.across, 1, 90, 0)
+    drag(qtbot, page.charts, 1, 0, 40)
+    moved = page.charts.across.sizes(), page.charts.sizes()
+    assert moved[0][0] > first[0][0] + 50 and moved[1][0] > first[1][0] + 20
     window.close()
 
     window = start()
     page = open_in(window, tapes[0], qtbot)
-    assert page.across.sizes() == pytest.approx(moved[0], abs=3)
-    assert page.split.sizes() == pytest.approx(moved[1], abs=3)
+    assert page.charts.across.sizes() == pytest.approx(moved[0], abs=3)
+    assert page.charts.sizes() == pytest.approx(moved[1], abs=3)
     view_entries(window)["Groups"].trigger()
     window.actions_by_name["reset"].trigger()
     assert page.views["legend"].isVisible()
-    assert page.across.sizes() == pytest.approx(first[0], abs=3)
+    assert page.charts.across.sizes() == pytest.approx(first[0], abs=3)
     window.close()
     page = open_in(start(), tapes[0], qtbot)
-    assert page.across.sizes() == pytest.approx(first[0], abs=3)
+    assert page.charts.across.sizes() == pytest.approx(first[0], abs=3)
 
 
 def test_lanes_stay_under_the_plot_where_the_arrangement_was_put_back(
     start: Start, tapes: tuple[str, str], qtbot: QtBot
 ) -> None:
     window = start()
-    drag(qtbot, open_in(window, tapes[0], qtbot).across, 1, 90, 0)
+    drag(qtbot, open_in(window, tapes[0], qtbot).charts.across, 1, 90, 0)
     window.close()
     page = open_in(start(), tapes[0], qtbot)
     timeline, tree = page.views["timeline"].timeline, page.views["lanes"].tree
@@ -275,13 +284,12 @@ def test_the_command_uses_the_users_file(
     seen: list[list[str]] = []
 
     def close_when_open() -> None:
-        (window,) = (w for w in qapp.topLevelWidgets() if isinstance(w, Window) and w.isVisible())
-        if window.jobs.running:
+        window = next((w for w in qapp.topLevelWidgets() if isinstance(w, Window) and w.isVisible()), None)
+        if window is None or window.jobs.running:
             QTimer.singleShot(50, close_when_open)
             return
         seen.append([file.name for file in window.recent.files()])
         window.close()
-        window.deleteLater()
 
     for paths in ([tapes[0]], []):
         QTimer.singleShot(50, close_when_open)

@@ -31,8 +31,10 @@ from memstrata.viewer.panels.copying import shown_columns, shown_rows
 from memstrata.viewer.panels.dry_run_dialog import DryRunDialog
 from memstrata.viewer.panels.record_dialog import RecordDialog
 from memstrata.viewer.panels.shortcuts_dialog import ShortcutsDialog, keys_text
-from memstrata.viewer.state.shortcuts import CHART, SHORTCUTS
+from memstrata.viewer.state.shortcuts import CHART, GESTURES, OTHERS, SHORTCUTS, TABLE
 from memstrata.viewer.window import Window
+
+from .conftest import make_all
 
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 BYTES = re.compile(r"[+-]?[\d.,]+ (B|KiB|MiB|GiB|TiB)")
@@ -53,6 +55,8 @@ def test_a_key_shows_the_list(opened: Any, window: Window, tapes: tuple[str, str
     words = [label.text() for label in dialog.findChildren(QLabel)]
     for shortcut in SHORTCUTS.values():
         assert shortcut.text in words and keys_text(shortcut.keys) in words
+    for gesture, text in (line for lines in GESTURES.values() for line in lines):
+        assert gesture in words and text in words
     qtbot.keyClick(dialog, Qt.Key.Key_Escape)
     assert listed(window) is None
 
@@ -70,7 +74,7 @@ def test_the_menus_take_their_keys_from_the_table(window: Window) -> None:
         wanted = SHORTCUTS[name].keys if name in SHORTCUTS else ()
         assert [key.toString() for key in action.shortcuts()] == [QKeySequence(key).toString() for key in wanted]
     in_menus = {name for name in SHORTCUTS if name in window.actions_by_name}
-    elsewhere = {name for name, shortcut in SHORTCUTS.items() if shortcut.section == CHART} | {"copy", "follow"}
+    elsewhere = {name for name, shortcut in SHORTCUTS.items() if shortcut.section in (CHART, OTHERS, TABLE)}
     assert in_menus | elsewhere == set(SHORTCUTS) and not in_menus & elsewhere
 
 
@@ -150,6 +154,7 @@ def test_a_tree_is_copied_with_its_depth(opened: Any, window: Window, tapes: tup
 def test_every_table_can_be_copied_from(opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot) -> None:
     """By the menu of the right button; the CSV has one line for each row shown and the exact number of each cell."""
     for page in (opened(tapes[0]), opened(tapes[1])):
+        make_all(page)
         for view in [*page.findChildren(QTableView), *page.findChildren(QTreeView)]:
             _show(page, view)
             rows = list(shown_rows(view))
@@ -171,9 +176,9 @@ def test_every_table_can_be_copied_from(opened: Any, window: Window, tapes: tupl
 
 
 def _show(page: Any, view: QWidget) -> None:
-    for tab in range(page.tabs.count()):
-        if page.tabs.widget(tab).isAncestorOf(view) or page.tabs.widget(tab) is view:
-            page.tabs.setCurrentIndex(tab)
+    for key, dock in page.docks.docks.items():
+        if dock.isAncestorOf(view):
+            page.bring_forward(key)
 
 
 def _menu(view: QTableView | QTreeView) -> QMenu:
@@ -190,6 +195,7 @@ def _entry(view: QTableView | QTreeView, text: str) -> QAction:
 def test_rounded_bytes_are_exact_on_hover_everywhere(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
     checked = 0
     for page in (opened(tapes[0]), opened(*tapes)):
+        make_all(page)
         for view in [*page.findChildren(QTableView), *page.findChildren(QTreeView)]:
             _show(page, view)
             for index in list(shown_rows(view))[:40]:
@@ -232,6 +238,7 @@ def test_every_control_has_a_name(opened: Any, window: Window, tapes: tuple[str,
     opened(*tapes)
     for tab in range(3):
         window.tabs.setCurrentIndex(tab)
+        make_all(window.content.page)
     window.show_dialog(RecordDialog)
     window.show_dialog(DryRunDialog)
     window.actions_by_name["shortcuts"].trigger()
@@ -242,4 +249,5 @@ def test_every_control_has_a_name(opened: Any, window: Window, tapes: tuple[str,
 def test_the_window_needs_no_opengl(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
     opened(*tapes)
     window.tabs.setCurrentIndex(0)
+    make_all(window.content.page)
     assert window.findChildren(QOpenGLWidget) == []

@@ -25,6 +25,8 @@ from memstrata.viewer.state import loading, platform
 from memstrata.viewer.state.jobs import Job
 from memstrata.viewer.window import Window, write_png
 
+from .conftest import make_all
+
 
 def test_an_empty_window_says_what_to_do(window: Window) -> None:
     words = " ".join(label.text() for label in window.content.empty.findChildren(QLabel))
@@ -167,8 +169,9 @@ def test_file_without_times_uses_event_order(opened: Any, snapshots: Path) -> No
 
 
 def test_controls_have_names(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
-    opened(*tapes)
+    make_all(opened(*tapes))
     window.tabs.setCurrentIndex(0)
+    make_all(window.content.page)
     for kind in (QComboBox, QTableView):
         assert all(w.accessibleName() for w in window.findChildren(kind))
     own = [button for button in window.findChildren(QAbstractButton) if not button.objectName().startswith("qt_")]
@@ -204,6 +207,29 @@ def test_run_refuses_an_unreadable_file(tmp_path: Path, capsys: pytest.CaptureFi
     assert window_module.run([str(tmp_path / "notes.txt")]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "notes.txt" in said
+
+
+def test_run_shows_the_window_while_a_file_is_read(
+    qapp: QApplication, tapes: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    gate, seen = hold_reading(monkeypatch), []
+
+    def look() -> None:
+        shown = next((w for w in qapp.topLevelWidgets() if isinstance(w, Window)), None)
+        if shown is not None and shown.session.state.runs:
+            seen.append(len(shown.session.state.runs))
+            shown.close()
+            return
+        if shown is not None and shown.isVisible() and not seen:
+            seen.append(shown.loading.isVisible())
+            gate.set()
+        QTimer.singleShot(20, look)
+
+    QTimer.singleShot(0, look)
+    assert window_module.run([tapes[0]]) == 0
+    assert seen == [True, 1]
+    assert not [widget for widget in qapp.topLevelWidgets() if isinstance(widget, Window)]
 
 
 def test_no_display_is_one_sentence(tapes: tuple[str, str]) -> None:

@@ -11,7 +11,7 @@ from memstrata.viewer.model.grouping import available, preferred
 from memstrata.viewer.model.peaks import peaks_of
 from memstrata.viewer.state.ahead import afterwards, first_frames
 from memstrata.viewer.state.jobs import Cancelled, Job
-from memstrata.viewer.state.loading import Loaded, open_run, prepare
+from memstrata.viewer.state.loading import load, open_run
 
 
 def quiet() -> Job:
@@ -19,8 +19,7 @@ def quiet() -> Job:
 
 
 def test_nothing_that_grows_with_the_file_is_left_to_the_window(samples: Path, monkeypatch) -> None:
-    run = open_run(str(samples / "before.mstrata"))
-    prepare(Loaded((run,), ()), quiet())
+    (run,) = load([str(samples / "before.mstrata")], quiet()).runs
     assert {"curve", "attribution", "problems", "reserved", "_paired"} <= vars(run).keys()
     known = dict(run._once)
     bands, axis = bands_of(run, preferred(run)), run.once(peaks_of)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memstrata.capture.format.plan import Plan
 from memstrata.capture.format.schema import Category, Phase
 from memstrata.viewer.charts.sampling import peak_columns
 from memstrata.viewer.look import ticks
@@ -77,6 +78,7 @@ def test_predicted_lanes_sum_to_the_predicted_curve(run: Run) -> None:
     lanes, whole = lanes_of(run), predicted_curve(run)
     assert whole is not None
     for parts in (lanes.outer, [lane for inner in lanes.inner for lane in inner]):
+        parts = [*(lane for lane in parts if lane.layers), lanes.outer[-1]]  # the last one is outside layers
         curves = [curve for lane in parts if (curve := lanes.predicted(lane)) is not None]
         dense = sum(at_every_position(curve.positions, curve.bytes, run.n_events) for curve in curves)
         settled = np.setdiff1d(np.arange(run.n_events + 1), whole.positions)
@@ -132,3 +134,25 @@ def test_ticks_are_round_and_few() -> None:
     assert ticks.round_step(1.85, 9) == pytest.approx(0.5)
     assert ticks.seconds_text(0.2, 0.2) == "0.2 s" and ticks.seconds_text(0.05, 0.01) == "50 ms"
     assert ticks.multiples(0.1, 1.05, 0.2) == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+
+
+def test_lanes_of_a_tried_plan_sum_to_its_predicted_curve(samples: Path) -> None:
+    """A saw-tooth for each super-block: its boundary waits, then its layers are made again."""
+    from memstrata.viewer.analysis.predicted_curve import at_every_position, predicted_curve
+
+    run = open_run(str(samples / "before.mstrata"))
+    plan = tuple(tuple(run.layers.names[i : i + 4]) for i in (0, 4, 8))
+    lanes, whole = lanes_of(run), predicted_curve(run, plan=Plan(plan))
+    assert whole is not None and lanes.tried(lanes.outer[0], None) is None
+    curves = [curve for lane in lanes.outer if (curve := lanes.tried(lane, plan)) is not None]
+    dense = [at_every_position(curve.positions, curve.bytes, run.n_events) for curve in curves]
+    settled = np.setdiff1d(np.arange(run.n_events + 1), whole.positions)
+    wanted = at_every_position(whole.positions, whole.bytes, run.n_events)
+    assert np.array_equal(sum(dense)[settled], wanted[settled])  # type: ignore[index]
+    boundary = 4 * 512 * 256 * 4
+    forward = lanes.phases(lanes.outer[0])[3][2]  # the last layer of the first super-block has run
+    assert dense[0][forward + 1] == boundary and dense[0].max() == curves[0].peak_bytes > 10 * boundary
+    alone = lanes.tried(lanes.inner[0][1], plan)
+    assert alone is not None and alone.bytes[alone.positions <= forward].max() == 0  # no boundary begins there
+    everything = lanes_of(run, tuple(Category))
+    assert all(everything.tried(lane, plan) is None for lane in everything.outer)

@@ -24,6 +24,7 @@ from memstrata.viewer.state.lane_model import LaneModel
 from memstrata.viewer.state.lanes import CONTENTS, lanes_of
 from memstrata.viewer.state.loading import open_run
 from memstrata.viewer.state.run_comparison import run_columns
+from memstrata.viewer.state.saved_table import saved_columns
 from memstrata.viewer.state.tab_facts import residual_of
 
 _FINDING = Finding("fragmentation", 5, "Five bytes lie idle.", "Use them.", AllocationQuery(position=3))
@@ -48,7 +49,7 @@ def made(run: Run, before: Run) -> dict[str, Any]:
         "groups": run_tables.group_columns(bands, run.peak_position),
         "allocations": (run_tables.allocation_columns(bands), AllocationQuery(position=9).select(run)),
         "stack": (run_tables.stack_columns(run, stack), None),
-        "saved tensors": (run_tables.saved_columns(run), None),
+        "saved tensors": (saved_columns(run), None),
         "problems": (run_tables.problem_columns(run), None),
         "findings": (finding_tables.finding_columns([_FINDING], run.peak_bytes), None),
         "layers": (finding_tables.layer_columns(run), None),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memstrata.capture.format.problems import FormatError
 from memstrata.viewer.state.jobs import Cancelled, Job
 from memstrata.viewer.state.loading import load
 
@@ -30,6 +31,18 @@ def test_progress_never_falls_and_names_each_stage(long_file: Path) -> None:
     stages = list(dict.fromkeys(stage for _, stage in said))
     assert stages[:2] == ["Reading long.pickle", "Building tables long.pickle"]
     assert sum(stage == "Reading long.pickle" for _, stage in said) > 3
+    assert [stage.split()[0] for stage in stages[2:]] == ["Pairing", "Finding", "Adding"]
+    worked_out = [fraction for fraction, stage in said if stage in stages[2:]]
+    assert len(set(worked_out)) == 3 and worked_out[0] >= 0.6  # each moves the bar
+
+
+def test_a_bad_file_is_a_sentence_beside_the_others_or_stops_them_all(long_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    paths, job = [str(tmp_path / "notes.txt"), str(long_file)], Job(1, "", lambda *_: None)
+    loaded = load(paths, job)
+    assert [run.name for run in loaded.runs] == ["long.pickle"] and "notes.txt" in loaded.sentences[0]
+    with pytest.raises(FormatError, match=r"notes\.txt"):
+        load(paths, job, all_or_none=True)
 
 
 def test_a_file_can_be_called_off_in_the_middle(long_file: Path) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ..charts.theme import Theme, current
-from ..look.units import bytes_text, count_text
+from ..look.units import bytes_text, count_text, exact_bytes_text
 from ..model.paints import group_paints
 from ..state.run_tables import allocation_columns
 from ..state.scope import Scope
 from ..state.selection import shown_text
 from ..state.view_state import RunView
 from ..state.within import shown_query
+from .caption import Caption
 from .delegates import TableDelegate
 from .table_view import TableView
 
@@ -26,8 +27,7 @@ class AlivePanel(QWidget):
         super().__init__(parent)
         self.scope = scope
         self.columns = allocation_columns(scope.bands)
-        self.caption = QLabel(self)
-        self.caption.setObjectName("caption")
+        self.caption = Caption(self)
         self.caption.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.clear = QPushButton("Show all", self)
         self.clear.setAccessibleName("Show all allocations again")
@@ -45,7 +45,7 @@ class AlivePanel(QWidget):
 
     def _lay_out(self) -> None:
         line = QHBoxLayout()
-        line.setContentsMargins(8, 3, 8, 3)
+        line.setContentsMargins(2, 3, 8, 3)
         line.addWidget(self.caption, 1)
         line.addWidget(self.clear)
         layout = QVBoxLayout(self)
@@ -74,9 +74,10 @@ class AlivePanel(QWidget):
         titles = [column.title for column in self.columns]
         shared = tuple(i for i, c in enumerate(self.columns) if not c.right and c.title != "category")
         self.view.set_widths(*(_WIDTHS.get(title, 24) for title in titles), shared=shared or (1,))
-        total = bytes_text(int(run.allocations.bytes[rows].sum()))
+        total = int(run.allocations.bytes[rows].sum())
         of, when = shown_text(run, self.scope.view)
-        self.caption.setText(f"{count_text(len(rows), 'allocation')}{of}, {total}, {when}")
+        self.caption.setText(f"{count_text(len(rows), 'allocation')}{of}, {bytes_text(total)}, {when}")
+        self.caption.setToolTip(exact_bytes_text(total))
         self.clear.setVisible(bool(self.scope.view.query or self.scope.view.filter))
         self.view.select_source(self.scope.view.allocation)
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSplitter, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from ..charts.allocation_address import AddressPainter
-from ..charts.allocation_chart import LAYOUTS, AllocationChart, Painter, painter_of
+from ..charts.allocation_chart import LAYOUTS, AllocationChart, Painter, Said, painter_of
 from ..charts.theme import Theme
 from ..look.units import bytes_text, count_text
 from ..state.ahead import MANY
-from ..state.jobs import Jobs
+from ..state.jobs import Job
 from ..state.scope import Scope
+from .caption import Caption
+from .dock_host import DockHost
+from .work_line import WorkLine
 
+_PLACING = "Placing allocations"
 _HELP = "Drag pans, the wheel zooms; with Ctrl it zooms the height (0 shows everything). A click selects."
 
 
@@ -24,10 +27,9 @@ class AllocationPanel(QWidget):
     def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.scope = scope
-        jobs = self.jobs = Jobs()
-        self.destroyed.connect(lambda: jobs.shutdown())
+        self.work = WorkLine(self)
         self.choice = QComboBox(self)
-        self.caption, self.notice = QLabel(self), QLabel(self)
+        self.caption, self.notice = Caption(self), QLabel(self)
         self.large = QToolButton(self)
         self._lay_out()
 
@@ -36,7 +38,6 @@ class AllocationPanel(QWidget):
             self.choice.addItem(title, key)
         self.choice.setAccessibleName("Layout of the allocations")
         self.choice.activated.connect(lambda row: self.show_layout(self.choice.itemData(row)))
-        self.caption.setObjectName("caption")
         self.caption.setToolTip(_HELP)
         self.notice.setObjectName("notice")
         self.notice.setWordWrap(True)
@@ -55,6 +56,7 @@ class AllocationPanel(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(line)
+        layout.addWidget(self.work)
         layout.addWidget(self.notice)
 
     @cached_property
@@ -87,10 +89,8 @@ class AllocationPanel(QWidget):
         if len(run.allocations) <= MANY:
             self._made(painter_of(run, axis, key))
             return
-        self.caption.setText("Placing allocations…")
-        for number in self.jobs.running:
-            self.jobs.cancel(number)
-        self.jobs.start("Placing allocations", lambda job: painter_of(run, axis, key), self._made, self.caption.setText)
+        self.caption.clear()
+        self.work.begin(_PLACING, lambda job: painter_of(run, axis, key, _told(job)), self._made)
 
     def _made(self, painter: Painter) -> None:
         self.chart.show_painter(painter)
@@ -127,18 +127,18 @@ class AllocationPanel(QWidget):
             self.chart.hide()
 
     def _enlarge(self, on: bool) -> None:
-        """Hide what is above in the page, or bring it back."""
+        """Take the room of the charts in the page, or give it back."""
         page = self.parentWidget()
-        while page is not None and not (isinstance(page, QSplitter) and page.orientation() == Qt.Orientation.Vertical):
+        while page is not None and not isinstance(page, DockHost):
             page = page.parentWidget()
-        if page is None:
-            return
-        for place in range(page.count()):
-            part = page.widget(place)
-            if part is not None and not part.isAncestorOf(self):
-                part.setVisible(not on)
+        if page is not None:
+            page.give_room(on)
 
     def hideEvent(self, event: object) -> None:
         super().hideEvent(event)  # type: ignore[arg-type]
         if self.scope.is_open and not self.isVisibleTo(self.window()):
             self.large.setChecked(False)  # another tab was chosen: it has no use for the room
+
+
+def _told(job: Job) -> Said:
+    return lambda done: job.progress(done, _PLACING)

@@ -9,20 +9,25 @@ from ..analysis.allocator.answer import Answer
 from ..analysis.allocator.history import History
 from ..charts.allocator_map import AllocatorMap
 from ..charts.theme import Theme, current
-from ..look.units import bytes_text, percent_text
+from ..look.units import bytes_text, exact_bytes_text, percent_text
 from ..model.paints import Paint, group_paints
+from ..state.jobs import Job
 from ..state.scope import Scope
 from ..state.view_state import RunView
+from .work_line import WorkLine
+
+_REPLAYING = "Replaying the allocator"
 
 
 class AllocatorPanel(QWidget):
-    """Replays the run when it is first seen, then follows the cursor."""
+    """Replays the run in a job when it is first seen, then follows the cursor."""
 
     def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.scope = scope
         self.answer = Answer(scope.run)
         self.history: History | None = None
+        self.work = WorkLine(self)
         self.caption = QLabel(self)
         self.caption.setObjectName("caption")
         self.caption.setWordWrap(True)
@@ -36,6 +41,7 @@ class AllocatorPanel(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
+        layout.addWidget(self.work)
         layout.addWidget(self.caption)
         layout.addWidget(area, 1)
         self._later = QTimer(self)
@@ -63,13 +69,25 @@ class AllocatorPanel(QWidget):
             self.caption.setText(self.answer.refusal)
             return
         if self.history is None:
-            self.history = History(self.answer.played)
+            self._replay()
+            return
         layout = self.history.at(self.scope.view.cursor)
         self.map.show_layout(layout, self.scope.view.allocation)
         total, used = layout.reserved_bytes, int(layout.block_bytes.sum())
         share = f" ({percent_text(1 - used / total)})" if total else ""
         free = f"{bytes_text(total - used)} free{share}"
+        self.caption.setToolTip(f"{exact_bytes_text(total)} reserved, {exact_bytes_text(total - used)} free")
         self.caption.setText(f"{bytes_text(total)} reserved in {len(layout.bytes):,} ranges, {free}. {self._trust()}")
+
+    def _replay(self) -> None:
+        """Unless it is being done, or was stopped."""
+        answer = self.answer
+        if not self.work.is_busy and not self.work.is_stopped:
+            self.work.begin(_REPLAYING, lambda job: _replayed(answer, job), self._take)
+
+    def _take(self, history: History) -> None:
+        self.history = history
+        self._fill_if_seen()
 
     def _trust(self) -> str:
         checked = self.answer.verification
@@ -99,3 +117,8 @@ class AllocatorPanel(QWidget):
             self.set_theme(self.theme)
         if old.cursor != new.cursor or old.allocation != new.allocation:
             self._later.start()
+
+
+def _replayed(answer: Answer, job: Job) -> History:
+    """The replay, with what is said of it worked out too."""
+    return History(answer.prepare(lambda done: job.progress(done, _REPLAYING)))

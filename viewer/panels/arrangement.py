@@ -1,151 +1,198 @@
-"""How the window is laid out: which views are hidden, how the room is shared, which tab is in front; remembered.
+"""How the window is laid out: which views are hidden, where the docks stand, how the room is shared; remembered.
 
-Views are parts of splitters and tabs, not docks: lanes, ribbon and timeline share one x axis, which they keep only
-while they stand under each other. So a view can be hidden and given room, and cannot be torn off.
+Lanes, ribbon and timeline share one x axis, which they keep only while they stand under each other, so they stay in
+the middle of the page with the groups beside them. Every other view is a dock.
 """
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QTimer, Signal
+import base64
+import binascii
+import zlib
+from functools import partial
+
+from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtWidgets import QSplitter, QWidget
 
 from ..state.settings import Settings
 from .compare_page import ComparePage
-from .registry import VIEWS
 from .run_page import RunPage
 
-_HIDDEN, _FRONT, _SIZES = "layout/hidden", "layout/front", "layout/sizes"
+Page = RunPage | ComparePage
+
+_HIDDEN, _SIZES, _FOLDED = "layout/hidden", "layout/sizes", "layout/folded"
 _NO_LIMIT = 16777215  # Qt's largest size of a widget
-HIDEABLE = tuple(spec for spec in VIEWS if spec.place != "chart")
-"""The timeline stays: it is the axis that the others follow."""
 
 
 class Arrangement(QObject):
-    """One arrangement for all pages; each is given it when it is adopted."""
+    """One arrangement for all pages of runs and one for those of comparisons; each page is given it when adopted."""
 
     changed = Signal()
 
     def __init__(self, settings: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.settings = settings
-        self._pages: dict[QWidget, dict[str, list[int]]] = {}
-        """The sizes that each page began with, once it was shown."""
+        self._pages: dict[Page, str | None] = {}
+        """What was last remembered of, or given to, the docks of each page; None before it was laid out."""
         self._applying = False
 
     @property
     def hidden(self) -> frozenset[str]:
         """Keys of the views that are not shown."""
-        return frozenset(self.settings.texts(_HIDDEN)) & {spec.key for spec in HIDEABLE}
+        return frozenset(self.settings.texts(_HIDDEN))
 
     def show_view(self, key: str, shown: bool) -> None:
-        """Show a view or hide it, on every page."""
+        """Show a view or hide it, on every page; shown it comes forward."""
         hidden = self.hidden - {key} if shown else self.hidden | {key}
         self.settings.set(_HIDDEN, sorted(hidden))
-        self._apply_to_all()
+        for page in self._pages:
+            self._hide_in(page)
+            if shown and key in page.docks.docks and page.isVisible():
+                page.docks.bring_forward(key)
+        self.changed.emit()
 
     def reset(self) -> None:
         """Show everything, and share the room as at the start."""
         self.settings.forget("layout")
-        self._apply_to_all()
-        for page, first in self._pages.items():
-            for name, splitter in splitters(page).items():
-                splitter.setSizes(first.get(name, splitter.sizes()))
+        for page in self._pages:
+            if self._pages[page] is None:
+                continue
+            self._applying = True
+            page.docks.put_back(page.docks.first)
+            self._hide_in(page)
+            page.docks.settle()
+            page.share()
+            self._applying = False
+            self._pages[page] = ""
+        self.changed.emit()
 
-    def adopt(self, page: RunPage | ComparePage) -> None:
+    def adopt(self, page: Page) -> None:
         """Lay a new page out like the others, and remember what the user changes in it."""
-        self._pages[page] = {}
+        self._pages[page] = None
         page.destroyed.connect(lambda *_: self._pages.pop(page, None))
         self._hide_in(page)
-        for name, splitter in splitters(page).items():
-            splitter.splitterMoved.connect(lambda *_, name=name, splitter=splitter: self._moved(page, name, splitter))
-        if isinstance(page, RunPage):
-            self._to_front(page)
-            page.tabs.currentChanged.connect(lambda tab: self._fronted(page, tab))
+        page.laid_out.connect(partial(self._first, page))
+        page.made.connect(partial(self._adopt_view, page))
+        page.docks.asked.connect(self._asked)
+        page.docks.changed.connect(partial(self._store, page))
+        if isinstance(page, RunPage) and page.charts is not None:
+            page.charts.fold_chosen.connect(lambda folded: self.settings.set(_FOLDED, [int(folded)]))
+        for name, splitter in _own_splitters(page).items():
+            self._watch(page, name, splitter)
         page.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """A page shares its room when it is first shown; only then can its sizes be changed."""
-        if event.type() == QEvent.Type.Show and isinstance(watched, RunPage | ComparePage):
-            watched.removeEventFilter(self)
-            QTimer.singleShot(0, watched, lambda: self._restore(watched))
+        """A page that comes to the front takes over what was changed in another; its windows come and go with it."""
+        if isinstance(watched, Page) and not event.spontaneous() and self._pages.get(watched) is not None:
+            if event.type() == QEvent.Type.Show:
+                self._bring_up_to_date(watched)
+                watched.docks.set_apart_shown(True)
+            elif event.type() == QEvent.Type.Hide:
+                self._store(watched, hiding=True)
+                watched.docks.set_apart_shown(False)
         return False
 
-    def _apply_to_all(self) -> None:
-        for page in self._pages:
-            self._hide_in(page)
-        self.changed.emit()
+    def _asked(self, key: str, shown: bool) -> None:
+        if (key not in self.hidden) != shown:
+            self.show_view(key, shown)
 
-    def _hide_in(self, page: QWidget) -> None:
-        if not isinstance(page, RunPage):
-            return
-        hidden, self._applying = self.hidden, True
-        for spec in HIDEABLE:
-            widget = page.views.get(spec.key)
-            if widget is None:
-                continue
-            tab = page.tabs.indexOf(widget)
-            if tab >= 0:
-                page.tabs.setTabVisible(tab, spec.key not in hidden)
-            else:
-                widget.setVisible(spec.key not in hidden)
-        page.tabs.setVisible(any(page.tabs.isTabVisible(tab) for tab in range(page.tabs.count())))
-        _give_room(page)
+    def _hide_in(self, page: Page) -> None:
+        hidden = self.hidden
+        for key, slot in page.views.slots.items():
+            part: QWidget = page.docks.docks.get(key, slot)
+            if key in page.hideable() and part.isHidden() != (key in hidden):
+                part.setVisible(key not in hidden)
+
+    def _first(self, page: Page) -> None:
+        self._pages[page] = ""
+        self._bring_up_to_date(page)
+
+    def _bring_up_to_date(self, page: Page) -> None:
+        self._applying = True
+        text = self.settings.text(_docks_of(page))
+        if text and text != self._pages[page]:
+            page.docks.put_back(_state(text))
+            page.docks.give_shares(self.settings.sizes(f"layout/{page.kind}-shares"))
+        self._hide_in(page)
+        front = self.settings.text(_front_of(page))
+        if front in page.docks.docks and front not in self.hidden and page.docks.area(front) != "window":
+            page.docks.bring_forward(front)
+        if isinstance(page, RunPage) and page.charts is not None and self.settings.numbers(_FOLDED):
+            page.charts.set_folded(self.settings.numbers(_FOLDED) == (1,))
+        page.docks.settle()
+        for name, splitter in _own_splitters(page).items():
+            self._put_sizes(page, name, splitter)
+        self._pages[page] = text
         self._applying = False
 
-    def _to_front(self, page: RunPage) -> None:
-        widget = page.views.get(self.settings.text(_FRONT))
-        if widget is not None and page.tabs.indexOf(widget) >= 0 and page.tabs.isTabVisible(page.tabs.indexOf(widget)):
-            page.tabs.setCurrentWidget(widget)
-
-    def _fronted(self, page: RunPage, tab: int) -> None:
-        key = next((key for key, widget in page.views.items() if widget is page.tabs.widget(tab)), "")
-        if self._applying or not key:
+    def _store(self, page: Page, hiding: bool = False) -> None:
+        """Remember where the docks of a page stand; of pages that are not in front nothing is to be learnt."""
+        if self._applying or self._pages.get(page) is None or not (page.isVisible() or hiding):
             return
-        self.settings.set(_FRONT, key)
-        if key in self.hidden:  # a number in the headline led to it
-            self.show_view(key, True)
+        self._pages[page] = text = _text(page.docks.saved())
+        self.settings.set(_docks_of(page), text)
+        shares = page.docks.shares()
+        if shares:  # of a page that is just being hidden no dock can be seen any more
+            self.settings.set(f"layout/{page.kind}-shares", shares)
+        if page.docks.front:
+            self.settings.set(_front_of(page), page.docks.front)
 
-    def _moved(self, page: QWidget, name: str, splitter: QSplitter) -> None:
+    def _adopt_view(self, page: Page, key: str, view: QWidget) -> None:
+        """The splitters inside a view are remembered too."""
+        for number, splitter in enumerate(view.findChildren(QSplitter)):
+            name = f"{key}-{number}"
+            self._watch(page, name, splitter)
+            self._put_sizes(page, name, splitter)
+
+    def _watch(self, page: Page, name: str, splitter: QSplitter) -> None:
+        splitter.splitterMoved.connect(lambda *_: self._moved(page, name, splitter))
+
+    def _moved(self, page: Page, name: str, splitter: QSplitter) -> None:
         known = self.settings.sizes(f"{_SIZES}/{name}")
         for number, (part, size) in enumerate(zip(_parts(page, splitter), splitter.sizes())):
             if size > 0 and not _is_folded(splitter.widget(number)):
                 known[part] = size
         self.settings.set(f"{_SIZES}/{name}", known)
 
-    def _restore(self, page: RunPage | ComparePage) -> None:
-        if page not in self._pages:
-            return
-        self._pages[page] = {name: splitter.sizes() for name, splitter in splitters(page).items()}
-        for name, splitter in splitters(page).items():
-            known = self.settings.sizes(f"{_SIZES}/{name}")
-            parts, sizes = _parts(page, splitter), splitter.sizes()
-            if known:
-                splitter.setSizes([known.get(part, size) for part, size in zip(parts, sizes)])
+    def _put_sizes(self, page: Page, name: str, splitter: QSplitter) -> None:
+        known = self.settings.sizes(f"{_SIZES}/{name}")
+        parts, sizes = _parts(page, splitter), splitter.sizes()
+        if known:
+            splitter.setSizes([known.get(part, size) for part, size in zip(parts, sizes)])
 
 
-def _give_room(page: RunPage) -> None:
-    """Where no table is left, the part below is as high as the filter."""
-    box, rest = page.beside.parentWidget(), [page.beside.widget(i) for i in range(page.beside.count())]
-    is_empty = all(widget is None or widget.isHidden() for widget in rest)
-    page.beside.setVisible(not is_empty)
-    if box is not None and box is not page.split:
-        box.setMaximumHeight(page.filter.sizeHint().height() if is_empty else _NO_LIMIT)
+def _docks_of(page: Page) -> str:
+    return f"layout/{page.kind}-docks"
 
 
-def splitters(page: QWidget) -> dict[str, QSplitter]:
-    """The splitters of a page by name."""
-    if not isinstance(page, RunPage):
-        return {f"compare-{i}": splitter for i, splitter in enumerate(page.findChildren(QSplitter))}
-    own = {name: getattr(page, name, None) for name in ("across", "split", "beside")}
-    found = {name: splitter for name, splitter in own.items() if isinstance(splitter, QSplitter)}
-    for key, view in page.views.items():
-        found |= {f"{key}-{i}": splitter for i, splitter in enumerate(view.findChildren(QSplitter))}
-    return found
+def _front_of(page: Page) -> str:
+    return f"layout/{page.kind}-front"
 
 
-def _parts(page: QWidget, splitter: QSplitter) -> list[str]:
+def _text(state: bytes) -> str:
+    """A state of docks as a text, with a sum by which damage shows."""
+    return f"{zlib.crc32(state):08x}:{base64.b64encode(state).decode()}"
+
+
+def _state(text: str) -> bytes:
+    """The state in such a text; none where it is damaged."""
+    check, _, packed = text.partition(":")
+    try:
+        state = base64.b64decode(packed, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+    return state if check == f"{zlib.crc32(state):08x}" else b""
+
+
+def _own_splitters(page: Page) -> dict[str, QSplitter]:
+    """The splitters between the charts of a run by name; a comparison has none."""
+    charts = page.charts if isinstance(page, RunPage) else None
+    return {} if charts is None else {"across": charts.across, "split": charts}
+
+
+def _parts(page: Page, splitter: QSplitter) -> list[str]:
     """Names of what a splitter divides: the key of a view, else where it stands."""
-    keys = {id(widget): key for key, widget in getattr(page, "views", {}).items()}
+    keys = {id(slot): key for key, slot in page.views.slots.items()}
     last = splitter.count() - 1
     return [
         keys.get(id(splitter.widget(i)), "first" if i == 0 else "last" if i == last else str(i))

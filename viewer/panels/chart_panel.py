@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from ..charts.keys import stepped
@@ -14,6 +15,9 @@ from ..state.scope import Scope
 from ..state.view_state import RunView
 
 
+_SPACING = 6
+
+
 class ChartPanel(QWidget):
     """Combo boxes offer what the run can have, and nothing else."""
 
@@ -24,8 +28,10 @@ class ChartPanel(QWidget):
         titles = {key: GROUPINGS[key].title for key in available(scope.run)}
         self.group = self._combo("What cuts the bands", titles, "grouping")
         self.axis = self._combo("X axis", {k: spec.title for k, spec in available_axes(scope.run).items()}, "axis")
+        self.words: list[QLabel] = []
         self.key = QLabel(self)
         self.key.setObjectName("caption")
+        self.key.setProperty("rich", True)
         self.peak = self._button("Peak", "Move the cursor to the peak (P)", self._to_peak)
         self.fit = self._button("Whole step", "Show the whole step (0)", lambda: scope.look(visible=None))
         self._lay_out()
@@ -60,10 +66,11 @@ class ChartPanel(QWidget):
     def _lay_out(self) -> None:
         bar = QHBoxLayout()
         bar.setContentsMargins(8, 3, 8, 1)
-        bar.setSpacing(6)
+        bar.setSpacing(_SPACING)
         for word, combo in (("Bands by", self.group), ("along", self.axis)):
             label = QLabel(word, self)
             label.setBuddy(combo)
+            self.words.append(label)
             bar.addWidget(label)
             bar.addWidget(combo)
         bar.addWidget(self.peak)
@@ -75,6 +82,18 @@ class ChartPanel(QWidget):
         layout.setSpacing(0)
         layout.addLayout(bar)
         layout.addWidget(self.timeline, 1)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_bar()
+
+    def _fit_bar(self) -> None:
+        """In a narrow bar the words before the boxes go first, then the key of the lines."""
+        room = self.width() - 16 - sum(_needed(part) for part in (self.group, self.axis, self.peak, self.fit))
+        words, key = sum(_needed(word) for word in self.words), _needed(self.key)
+        for word in self.words:
+            word.setVisible(room >= words + key)
+        self.key.setVisible(room >= key)
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
@@ -92,9 +111,15 @@ class ChartPanel(QWidget):
         if self.scope.view.plan is not None:
             lines.append(f'<span style="color:{theme.accent}"><b>••</b></span> {WHAT_IF}')
         self.key.setText(" &nbsp; ".join(lines))
+        self._fit_bar()
 
     def _show(self) -> None:
         self._show_key()
         view: RunView = self.scope.view
         self.group.setCurrentIndex(self.group.findData(view.grouping))
         self.axis.setCurrentIndex(self.axis.findData(view.axis))
+
+
+def _needed(widget: QWidget) -> int:
+    """Pixels across, with the space beside it."""
+    return widget.sizeHint().width() + _SPACING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QLabel, QToolButton, QWidget
 
 from ..charts.pair_item import run_paints
 from ..charts.theme import Theme
@@ -14,6 +14,8 @@ from ..state.common_axes import common_axes
 from ..state.session import Session
 
 Pair = tuple[Run, Run]
+_MUCH = 4
+"""Runs whose peaks are this much higher would leave no height for the two."""
 
 
 class CompareBar(QWidget):
@@ -23,6 +25,8 @@ class CompareBar(QWidget):
         super().__init__(parent)
         self.session, self.pair = session, pair
         self.swatches = [QLabel(self), QLabel(self)]
+        for swatch in self.swatches:
+            swatch.setProperty("rich", True)
         self.sides = [self._side(number) for number in (0, 1)]
         self.names = [QLabel(run.name, self) for run in pair]
         self.swap = QToolButton(self)
@@ -33,6 +37,10 @@ class CompareBar(QWidget):
         offered = {key: axis.title for key, axis in common_axes(*pair).items()}
         self.along = QLabel("along", self)
         self.axis = combo("X axis of both runs", offered, self, lambda key: self._set(common_axis=key, slot=None))
+        self.others = QCheckBox("and the other runs", self)
+        self.others.setToolTip("Draw the curves of all open runs on this axis")
+        highest = max(run.peak_bytes for run in pair)
+        self.others.setChecked(all(run.peak_bytes <= _MUCH * highest for run in session.state.runs))
         self._lay_out()
         self.show_runs(session.state.runs)
 
@@ -44,6 +52,7 @@ class CompareBar(QWidget):
             for widget in (swatch, side, name):
                 line.addWidget(widget)
         line.addWidget(self.swap)
+        line.addWidget(self.others)
         line.addStretch(1)
         line.addWidget(self.along)
         line.addWidget(self.axis)
@@ -61,6 +70,7 @@ class CompareBar(QWidget):
     def show_runs(self, runs: tuple[Run, ...]) -> None:
         """Offer these runs."""
         several = len(runs) > 2
+        self.others.setVisible(several)
         for number, (box, name) in enumerate(zip(self.sides, self.names)):
             box.setVisible(several)
             name.setVisible(not several)

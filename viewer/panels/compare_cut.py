@@ -35,6 +35,7 @@ class CutPanel(QWidget):
         self.box = combo("What cuts the difference", self.titles, self, self.cut_chosen.emit)
         self.chart = WaterfallChart(self)
         self.table = DiffTable("Differences", self._paint, self)
+        self.table.hide()  # until it is where it is shown; here it would lie over the line
         self.chart.picked.connect(self.picked)
         self.table.picked.connect(lambda row: self.picked.emit(row if row < len(self.rows) else -1))
         self._lay_out()

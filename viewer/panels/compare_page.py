@@ -1,114 +1,138 @@
-"""Two runs: the answer, both curves on one axis, from peak to peak in bars, and the tables that prove it."""
+"""Two runs: the answer, both curves on one axis, and round them the docks: from peak to peak in bars, and tables."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QTabWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from ..analysis.comparison import comparison_headline
 from ..analysis.diff import Diff
 from ..analysis.grouped import first_grouping, rows_by
 from ..charts.structure_chart import StructureChart
 from ..charts.theme import Theme, current
+from ..model.axes import XAxis
 from ..model.query import AllocationQuery
 from ..model.run import Run
-from ..state.common_axes import COMMON_AXES, common_axes, first_axis
-from ..state.comparison import slot_columns
+from ..state.common_axes import COMMON_AXES, axis_beside, common_axes, first_axis
+from ..state.planned_job import PlannedJob
 from ..state.session import Session
 from ..state.structure import Structure
 from ..state.view_state import ViewState, looking
 from .compare_bar import CompareBar
 from .compare_cut import CutPanel
-from .compare_stacks import StackDiffView
-from .compare_tables import ChangesTable, DiffTable, RunsPanel
+from .compare_views import COMPARE_VIEWS, CompareView
+from .dock_host import DockHost
 from .headline import HeadlinePanel
-from .saving import SavingPanel
+from .slots import Slot, Views
+from .stages import Stages
 from .warning_bar import WarningBar
 
 Queries = tuple[AllocationQuery | None, AllocationQuery | None]
+TABLES = "differences"
+"""The view that other tables are tabs beside."""
 _NOTHING = AllocationQuery()
 _NONE_THERE = AllocationQuery(rows=())
 
 
 class ComparePage(QWidget):
-    """Puts the comparison of two runs together."""
+    """Puts the comparison of two runs together; `views` makes each view when it is first seen or asked for."""
+
+    made = Signal(str, QWidget)
+    """(key, view): it was made just now."""
+    laid_out = Signal()
+    """All parts have their first sizes."""
+    kind = "compare"
+    session: Session
+    pair: tuple[Run, Run]
+    diff: Diff
 
     def __init__(self, session: Session, pair: tuple[Run, Run], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.session, self.pair = session, pair
         self.diff = Diff(*pair)
         self.theme: Theme = current()
+        self.stages = Stages(self)
         self.answer = HeadlinePanel(comparison_headline(self.diff), self.follow, self)
         self.warnings = WarningBar(self.diff.warnings, self)
         self.bar = CompareBar(session, pair, self)
         self.charts: dict[str, StructureChart] = {}
         self.stack = QStackedWidget(self)
-        self.saving = SavingPanel(self.diff, self)
-        self.cut = CutPanel(self.diff, self)
-        self._make_tabs()
+        self.docks = DockHost("Views of the comparison", self)
+        self.views = Views()
+        self.stages.add(self.lay_out)
+        if common_axes(*pair):
+            self.stages.add(self._show_chart)
+        self.specs = {view.key: view for view in COMPARE_VIEWS if view.fits(pair)}
+        for view in self.specs.values():
+            self._place(view)
+        self.docks.bring_forward(TABLES)
+        self.planned = PlannedJob(self.diff, self)
         self._lay_out()
-        self.set_theme(self.theme)
-        self._show()
-        self.cut.picked.connect(self._row_picked)
-        self.cut.cut_chosen.connect(lambda key: session.set(replace(session.state, cut=key)))
+        self.bar.set_theme(self.theme)
+        self._beside: dict[tuple[str, Run], XAxis | None] = {}
+        self.bar.others.toggled.connect(lambda _: self._show_others())
         session.changed.connect(self._changed)
+        self.planned.ready.connect(self._show_planned)
 
-    def _make_tabs(self) -> None:
-        self.differences, self.changes = self.cut.table, ChangesTable(self.diff, self)
-        self.stacks = StackDiffView(self.diff, self)
-        self.stacks.picked.connect(self._restrict)
-        self.slots = DiffTable("By phase and super-block", None, self)
-        self.runs = RunsPanel(self.session.state.runs, self.pair, self)
-        self.tabs = QTabWidget(self)
-        self.tabs.setDocumentMode(True)
-        self.tabs.setAccessibleName("Tables of the comparison")
-        self.tabs.tabBar().setDrawBase(False)
-        self.tabs.addTab(self.differences, "Differences")
-        self.tabs.addTab(self.changes, "Appeared, gone, grown")
-        if any("stacks" in run.capabilities for run in self.pair):
-            self.tabs.addTab(self.stacks, "By stack")
-        else:
-            self.stacks.hide()
-        if all("spans" in run.capabilities for run in self.pair):
-            self.slots.show_rows(slot_columns(self.diff, (f"A: {self.pair[0].name}", f"B: {self.pair[1].name}")))
-            self.tabs.addTab(self.slots, "By phase and super-block")
-        else:
-            self.slots.hide()
-        self.tabs.addTab(self.runs, "All open runs")
-        self.changes.picked.connect(lambda row: self._restrict(self.diff.changes[row].queries))
+    def _place(self, view: CompareView) -> None:
+        slot = self.views.slots[view.key] = Slot(partial(view.make, self))
+        slot.built.connect(partial(self._made, view.key))
+        slot.wanted.connect(lambda: self.stages.add(slot.build_if_seen))
+        self.docks.add(view.key, view.title, slot, view.area, view.beside, TABLES)
+
+    def _made(self, key: str, view: QWidget) -> None:
+        view.set_theme(self.theme)  # type: ignore[attr-defined]
+        if key == "saving":
+            view.show_planned(self.planned.found)  # type: ignore[attr-defined]
+        elif key == "cut":
+            self.cut.picked.connect(self._row_picked)
+            self.cut.cut_chosen.connect(lambda cut: self.session.set(replace(self.session.state, cut=cut)))
+            self._show_cut()
+        elif key == "changes":
+            view.picked.connect(lambda row: self._restrict(self.diff.changes[row].queries))  # type: ignore[attr-defined]
+        elif key == "by_stack":
+            view.picked.connect(self._restrict)  # type: ignore[attr-defined]
+        self.made.emit(key, view)
+
+    @property
+    def cut(self) -> CutPanel:
+        """The waterfall, with the rows that are cut by what is chosen in it."""
+        panel = self.views["cut"]
+        assert isinstance(panel, CutPanel)
+        return panel
 
     def _lay_out(self) -> None:
-        top = QWidget(self)
-        across, left = QHBoxLayout(top), QVBoxLayout()
-        for layout in (across, left):
-            layout.setContentsMargins(0, 0, 0, 0)
-            layout.setSpacing(0)
-        left.addWidget(self.bar)
-        left.addWidget(self.stack, 1)
-        across.addLayout(left, 1)
-        across.addWidget(self.saving)
-        below = QSplitter(Qt.Orientation.Horizontal, self)
-        below.addWidget(self.cut)
-        below.addWidget(self.tabs)
-        below.setSizes([440, 560])
-        split = QSplitter(Qt.Orientation.Vertical, self)
-        split.addWidget(top)
-        split.addWidget(below)
-        split.setSizes([520, 420])
-        for splitter in (below, split):
-            splitter.setChildrenCollapsible(False)
-        if not common_axes(*self.pair):  # two states have no curves
-            self.stack.hide()
-            self.saving.hide()
-            top.setMaximumHeight(self.bar.sizeHint().height())
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
-        for widget in (self.answer, self.warnings):
-            layout.addWidget(widget)
-        layout.addWidget(split, 1)
+        for part in (self.answer, self.warnings, self.bar):
+            layout.addWidget(part)
+        if common_axes(*self.pair):
+            self.docks.setCentralWidget(self.stack)
+        else:  # two states have no curves
+            self.stack.hide()
+        layout.addWidget(self.docks, 1)
+
+    def lay_out(self) -> None:
+        """First sizes; then the arrangement that the user left may change them."""
+        self.share()
+        self.docks.first = self.docks.saved()
+        self.laid_out.emit()
+
+    def share(self) -> None:
+        """Share the room among curves and docks as at the start."""
+        self.docks.settle()
+        if "saving" in self.views:
+            self.docks.give_height("cut", self.docks.height() * 46 // 100)
+            self.docks.give_widths({"saving": self.views["saving"].sizeHint().width()})
+        self.docks.give_widths({"cut": self.width() * 44 // 100, TABLES: self.width() * 56 // 100})
+
+    def hideable(self) -> dict[str, str]:
+        """Title by key of what can be hidden: all but the curves."""
+        return {key: view.title for key, view in self.specs.items()}
 
     @property
     def axis(self) -> str:
@@ -134,22 +158,34 @@ class ComparePage(QWidget):
             chart.placed.connect(self._placed)
             chart.set_theme(self.theme)
             self.charts[key] = chart
+            chart.show_planned(self.planned.found)
             self.stack.addWidget(chart)
         return self.charts[key]
+
+    def _show_planned(self) -> None:
+        """Beside what was saved, and as a line, what the run before said of the plan of the run after."""
+        if "saving" in self.views.made:
+            self.views["saving"].show_planned(self.planned.found)  # type: ignore[attr-defined]
+        for chart in self.charts.values():
+            chart.show_planned(self.planned.found)
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
         self.theme = theme
-        parts = (self.answer, self.bar, self.saving, self.cut, self.changes, self.stacks, self.slots, self.runs)
-        for part in (*parts, *self.charts.values()):
+        for part in (self.answer, self.bar, *self.views.made.values(), *self.charts.values()):
             part.set_theme(theme)  # type: ignore[attr-defined]
 
+    def bring_forward(self, key: str) -> QWidget:
+        """Show a view before those that share its place, and give it."""
+        if key in self.docks.docks:
+            self.docks.bring_forward(key)
+        return self.views[key]
+
     def titled_views(self) -> list[tuple[str, QWidget]]:
-        """Every view with its title, the charts first."""
-        parts: list[tuple[str, QWidget]] = [("Comparison", self.chart), ("Savings", self.saving)]
-        parts.append(("From peak to peak", self.cut))
-        tabs = [(self.tabs.tabText(tab), self.tabs.widget(tab)) for tab in range(self.tabs.count())]
-        return parts + [(title, view) for title, view in tabs if view is not None]
+        """Every view made so far with its title, the curves first."""
+        made = self.views.made
+        curves: list[tuple[str, QWidget]] = [("Comparison", self.chart)] if common_axes(*self.pair) else []
+        return curves + [(view.title, made[key]) for key, view in self.specs.items() if key in made]
 
     def follow(self, query: AllocationQuery) -> None:
         """Restrict both runs to the allocations behind a number; each keeps its own cursor."""
@@ -189,6 +225,7 @@ class ComparePage(QWidget):
 
     def release(self) -> None:
         """Let go of the session, then of everything."""
+        self.stages.drop()
         self.session.changed.disconnect(self._changed)
         self.deleteLater()
 
@@ -197,17 +234,40 @@ class ComparePage(QWidget):
             return
         if old.runs != new.runs:
             self.bar.show_runs(new.runs)
-            self.runs.show_runs(new.runs)
+            if "runs" in self.views.made:
+                self.views["runs"].show_runs(new.runs)  # type: ignore[attr-defined]
         self._show()
 
     def _show(self) -> None:
+        if self.charts:
+            self._show_chart()
+        if "cut" in self.views.made:
+            self._show_cut()
+
+    def _show_chart(self) -> None:
         state = self.session.state
         self.bar.axis.setCurrentIndex(self.bar.axis.findData(self.axis))
         views = [state.views[state.runs.index(run)] for run in self.pair]
         self.chart.select(state.slot, (views[0].cursor, views[1].cursor))
+        self._show_others()
         self.stack.setCurrentWidget(self.chart)
+
+    def _show_others(self) -> None:
+        """The curves of the other open runs, as far as they fit this axis."""
+        shown = self.session.state.runs if self.bar.others.isChecked() else ()
+        axes = [(run, self._axis_beside(run)) for run in shown if run not in self.pair]
+        self.chart.show_others(tuple((run, axis) for run, axis in axes if axis is not None))
+
+    def _axis_beside(self, run: Run) -> XAxis | None:
+        key = (self.axis, run)
+        if key not in self._beside:
+            self._beside[key] = axis_beside(self.axis, self.structure, self.pair, run)
+        return self._beside[key]
+
+    def _show_cut(self) -> None:
+        state = self.session.state
         self.cut.show_cut(state.cut)
-        looked = views[0].query, views[1].query
+        looked = tuple(state.views[state.runs.index(run)].query for run in self.pair)
         rows = ((_rest(row.a_query or _NONE_THERE), _rest(row.b_query or _NONE_THERE)) for row in self.cut.rows)
         self.cut.select(next((number for number, row in enumerate(rows) if row == looked), None))
 

@@ -10,13 +10,14 @@ from ..analysis.stack_diff import StackDiff
 from ..charts.theme import Theme, current
 from ..state.stack_diff_model import COUNT, DIFFERENCE, FRAME, IN_A, IN_B, StackDiffModel
 from .delegates import DifferenceDelegate, TableDelegate
+from .work_line import WorkLine
 
 _WIDTHS = {COUNT: 11, IN_A: 9, IN_B: 9, DIFFERENCE: 18}
 """In characters; frames have the rest."""
 
 
 class StackDiffView(QTreeView):
-    """Filled when it is first seen; unfolded along the path that bears most of the difference."""
+    """Filled in a job when it is first seen; unfolded along the path that bears most of the difference."""
 
     picked = Signal(object)
     """(query of a, query of b) of the frame chosen."""
@@ -24,6 +25,8 @@ class StackDiffView(QTreeView):
     def __init__(self, diff: Diff, parent: QWidget) -> None:
         super().__init__(parent)
         self.diff = diff
+        self.work = WorkLine(self)
+        self.work.lie_on(self)
         self.setAccessibleName("Difference by stack")
         self.setUniformRowHeights(True)
         self.setIndentation(9)  # stacks are deep
@@ -37,14 +40,17 @@ class StackDiffView(QTreeView):
         self.set_theme(current())
 
     def showEvent(self, event: object) -> None:
-        """Filled now, unless it was before."""
+        """Filled as soon as the tree is there, unless it was before."""
         super().showEvent(event)  # type: ignore[arg-type]
-        if self.model() is None:
+        if self.model() is None and not self.work.is_busy and not self.work.is_stopped:
             self.fill()
 
     def fill(self) -> None:
         """Work out the tree and show it."""
-        tree = StackDiff(self.diff.a, self.diff.b)
+        a, b = self.diff.a, self.diff.b
+        self.work.begin("Comparing stacks", lambda job: StackDiff(a, b), self._take)
+
+    def _take(self, tree: StackDiff) -> None:
         model = StackDiffModel(tree, self)
         self.setModel(model)
         for node in tree.telling_path():

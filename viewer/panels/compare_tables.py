@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
+from memstrata.capture.format.schema import I64
+
 from ..analysis.all_runs import figures_of, ranks_among
 from ..analysis.diff import Diff
 from ..analysis.ranks import ranks_sentence
@@ -18,7 +20,10 @@ from ..state.comparison import change_columns
 from ..state.run_comparison import run_columns
 from .delegates import DifferenceDelegate, TableDelegate
 from .table_view import TableView
+from .work_line import WorkLine
 
+_LEAST = {"rank": 4, "step": 7, "tokens/s": 7}
+"""Characters of short numbers; 8 for bytes."""
 _NUMBERS = 21
 """Characters that a difference and its bar need."""
 
@@ -54,21 +59,26 @@ class ChangesTable(DiffTable):
     def __init__(self, diff: Diff, parent: QWidget) -> None:
         super().__init__("What appeared, disappeared, grew or shrank", self._category, parent)
         self.diff, self.dark = diff, current().dark
-        self._shown = False
+        self.work = WorkLine(self)
+        self.work.lie_on(self)
+        self._begun = False
 
     def _category(self, row: int) -> Paint:
         return category_paint(self.diff.changes[row].thing.category, self.dark)
 
     def showEvent(self, event: object) -> None:
-        """Filled when it is first seen."""
+        """Filled when it is first seen, as soon as the changes are known."""
         super().showEvent(event)  # type: ignore[arg-type]
         self.fill()
 
     def fill(self) -> None:
         """Show the changes, once."""
-        if not self._shown:
-            self._shown = True
-            self.show_rows(*change_columns(self.diff), between=(6, 8))
+        if not self._begun:
+            self._begun, diff = True, self.diff
+            self.work.begin("Comparing allocations", lambda job: change_columns(diff), self._take)
+
+    def _take(self, found: tuple[list[Column], I64]) -> None:
+        self.show_rows(*found, between=(6, 8))
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
@@ -102,11 +112,14 @@ class RunsPanel(QWidget):
         sides = [{self.pair[0]: "A", self.pair[1]: "B"}.get(run, "") for run in runs]
         columns = run_columns([figures_of(run) for run in runs], sides)
         self.view.show_columns(columns)
-        longest = max((len(run.name) for run in runs), default=0)
-        rest = (
-            len(column.title) + 1 if column.title == "rank" else max(len(column.title), 9) for column in columns[2:]
-        )
-        self.view.set_widths(4, min(max(longest + 1, 12), 30), *rest, shared=())
+        longest = max((self._characters(run.name) for run in runs), default=0)
+        rest = (max(self._characters(column.title), _LEAST.get(column.title, 8)) for column in columns[2:])
+        self.view.set_widths(3, min(longest + 1, 30), *rest, shared=())
+
+    def _characters(self, text: str) -> int:
+        """Digits that are as wide as this text."""
+        metrics = self.view.fontMetrics()
+        return -(-metrics.horizontalAdvance(text) // metrics.horizontalAdvance("0"))
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QLineEdit, QStackedWidget, QTabBar, QToolButton, QTreeView, QWidget
+from PySide6.QtWidgets import QApplication, QLineEdit, QStackedWidget, QTabBar, QToolButton, QTreeView, QWidget
 
 from ..charts.theme import Theme, current
+from ..look.tips import tip
 from ..model.run import Run
 from ..state.session import Session
 from ..state.shortcuts import SHORTCUTS
@@ -70,7 +72,7 @@ class PageTabs(QTabBar):
         button.setObjectName("close")
         button.setText("✕")
         button.setAccessibleName(f"Close {run.name}")
-        button.setToolTip(f"Close {run.name}")
+        button.setToolTip(tip(f"Close {run.name}"))
         button.clicked.connect(lambda: self._close(run))
         return button
 
@@ -125,21 +127,35 @@ class Content(QStackedWidget):
 
     def _prepare(self, page: RunPage | ComparePage) -> None:
         """What holds for every page, whatever views it has."""
-        for tree in page.findChildren(QTreeView):
-            make_copyable(tree)
-        for line in page.findChildren(QLineEdit):
-            line.setAcceptDrops(False)  # a file dropped on it is to be opened, not typed
-        if isinstance(page, RunPage) and "timeline" in page.views:
-            for key in SHORTCUTS["filter"].keys:
-                shortcut = QShortcut(QKeySequence(key), page.views["timeline"])
-                shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-                shortcut.activated.connect(page.filter.line.setFocus)
+        page.made.connect(partial(self._prepare_view, page))
+        _prepare_parts(page)
         self._adopt(page)
 
-    def views_in_front(self) -> dict[str, QWidget]:
-        """The views of the page in front by key; none of a comparison."""
+    def _prepare_view(self, page: RunPage | ComparePage, key: str, view: QWidget) -> None:
+        _prepare_parts(view)
+        if isinstance(page, RunPage) and key == "timeline":
+            for keys in SHORTCUTS["filter"].keys:
+                shortcut = QShortcut(QKeySequence(keys), view)
+                shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+                shortcut.activated.connect(page.filter.line.setFocus)
+
+    @property
+    def page(self) -> RunPage | ComparePage | None:
+        """The page in front; None where nothing is open."""
         page = self.currentWidget()
-        return page.views if isinstance(page, RunPage) else {}
+        return page if isinstance(page, RunPage | ComparePage) else None
+
+    def go(self, steps: int) -> None:
+        """Bring another view of the page in front forward, around the end."""
+        if self.page is not None:
+            self.page.docks.go(steps)
+
+    def finish(self) -> None:
+        """Make all that the page in front shows now, without waiting for the window to be idle."""
+        for _ in range(4):  # what is made may show more
+            QApplication.processEvents()
+            if self.page is not None:
+                self.page.stages.finish()
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
@@ -147,3 +163,11 @@ class Content(QStackedWidget):
         self.empty.set_theme(theme)
         for page in self.pages.values():
             page.set_theme(theme)
+
+
+def _prepare_parts(widget: QWidget) -> None:
+    trees = [widget] if isinstance(widget, QTreeView) else widget.findChildren(QTreeView)
+    for tree in trees:
+        make_copyable(tree)
+    for line in widget.findChildren(QLineEdit):
+        line.setAcceptDrops(False)  # a file dropped on it is to be opened, not typed

@@ -57,7 +57,7 @@ class TableDelegate(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         size = super().sizeHint(option, index)
         extra = _SWATCH + _GAP if index.data(SwatchRole) is not None and self.paint_of else 6
-        return QSize(size.width() + extra, size.height())
+        return QSize(size.width() + extra, size.height() + _BAR + 2)
 
 
 class DifferenceDelegate(TableDelegate):

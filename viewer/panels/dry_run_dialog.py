@@ -7,7 +7,7 @@ import os
 
 from PySide6.QtWidgets import QCheckBox, QComboBox, QWidget
 
-from ..state.process import Command, dry_run_command, free_name, why_not
+from ..state.process import Command, dry_run_command, why_not
 from .run_dialog import RunDialog
 
 _ABOUT = (
@@ -41,7 +41,7 @@ class DryRunDialog(RunDialog):
         self.fused.setAccessibleName("Keep what torch's fused CUDA kernels would keep: an estimate")
         self.add_row("Kernels", self.fused)
         self.output = self.add_path("&Write to", "the recording to write", "Recordings (*.mstrata)", save=True)
-        self.output.setText(free_name(os.getcwd(), "dry_run.mstrata"))
+        self.offer(os.getcwd(), "dry_run.mstrata")
         self.model.currentIndexChanged.connect(lambda _: self._show_kind())
         self._show_kind()
 

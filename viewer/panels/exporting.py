@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QFileDialog, QMenu, QTableView, QTreeView, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QTableView, QTreeView, QWidget
 
 from memstrata.capture.format.problems import FormatError
 
@@ -23,7 +23,6 @@ from .copying import view_csv
 from .entries import add_entry
 from .notices import MessageBar
 from .pictures import picture_bytes
-from .registry import VIEWS
 from .run_page import RunPage
 from .table_view import TableView
 
@@ -87,10 +86,10 @@ class Exporter(QObject):
         """Ask for a file and write this export of the comparison in front."""
         page = self.page
         if isinstance(page, ComparePage):
-            title, suffix, _ = COMPARISONS[key]
+            diff, (title, suffix, _) = page.diff, COMPARISONS[key]
             path = self._ask(title, suffix)
             if path:
-                self._start(path, lambda job: write_comparison(page.diff, key, path, job))
+                self._start(path, lambda job: write_comparison(diff, key, path, job))
 
     def export_table(self) -> None:
         """Ask for a file and write the table in front as it stands, in its order."""
@@ -155,34 +154,26 @@ class Exporter(QObject):
 
 
 def front_view(page: RunPage | ComparePage) -> tuple[str, QWidget]:
-    """Title and widget of the view with the focus, else of the first chart, else of the tab in front."""
-    shown = [(title, view) for title, view in views_of(page) if view.isVisible()]
-    focus = page.window().focusWidget()
+    """Title and widget of the view with the focus, else of the first chart, else of the dock in front."""
+    shown = [(title, view) for title, view in page.titled_views() if view.isVisible()]
+    focus = QApplication.focusWidget()
     for title, view in shown:
         if focus is not None and (view is focus or view.isAncestorOf(focus)):
             return title, view
-    tab = page.tabs.currentWidget()
-    charts = [part for part in shown if part[1] is not tab]
+    front = page.views.made.get(page.docks.front)
+    charts = [part for part in shown if part[1] is not front]
     return (charts or shown)[0] if shown else ("page", page)
 
 
-def views_of(page: RunPage | ComparePage) -> list[tuple[str, QWidget]]:
-    """Every view of a page with its title, the charts first."""
-    if isinstance(page, RunPage):
-        specs = sorted(VIEWS, key=lambda spec: spec.place != "chart")
-        return [(spec.title, page.views[spec.key]) for spec in specs if spec.key in page.views]
-    return page.titled_views()
-
-
 def front_table(page: RunPage | ComparePage) -> tuple[str, QTableView | QTreeView] | None:
-    """Title and widget of the table with the focus, else of the one in the tab in front, else of any."""
-    found = [(title, table) for title, view in views_of(page) for table in _tables(view) if table.isVisible()]
-    focus, tab = page.window().focusWidget(), page.tabs.currentWidget()
+    """Title and widget of the table with the focus, else of the one in the dock in front, else of any."""
+    found = [(title, table) for title, view in page.titled_views() for table in _tables(view) if table.isVisible()]
+    focus, front = QApplication.focusWidget(), page.views.made.get(page.docks.front)
 
     def rank(part: tuple[str, QWidget]) -> int:
         if part[1] is focus:
             return 0
-        return 1 if part[1] is tab or (tab is not None and tab.isAncestorOf(part[1])) else 2
+        return 1 if part[1] is front or (front is not None and front.isAncestorOf(part[1])) else 2
 
     found.sort(key=rank)
     return found[0] if found else None

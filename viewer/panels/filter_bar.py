@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QToolButton, QWidget
 
 from ..charts.theme import Theme, current
-from ..look.units import bytes_text, count_text
+from ..look.units import bytes_text, count_text, exact_bytes_text
+from ..model.query import AllocationQuery
 from ..state.scope import Scope
 from ..state.selection import between
 from ..state.view_state import RunView
-from ..state.within import WITHIN
+from ..state.within import CURSOR, WITHIN, shown_query, within_of
 
 _HINT = "Filter (F): words, layer:3, category:activation, op:silu, stack:forward, >16MiB, -not"
 
@@ -48,7 +51,7 @@ class FilterBar(QWidget):
         for key, text in WITHIN.items():
             self.within.addItem(text, key)
         self.within.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.within.setMinimumContentsLength(24)
+        self.within.setMinimumContentsLength(30)
         self.within.activated.connect(lambda row: scope.look(within=self.within.itemData(row), allocation=None))
         self._later = QTimer(self)
         self._later.setSingleShot(True)
@@ -93,23 +96,29 @@ class FilterBar(QWidget):
         ink = self.theme.warning if wrong else self.theme.faint
         self.said.setStyleSheet(f"color: {ink}")
         self.said.setText(text)
+        self.said.setToolTip("")
 
     def _say_matches(self, view: RunView) -> None:
         if not view.filter:
             self._say("")
             return
         run = self.scope.run
-        mask = run.filtered(view.filter)
-        alive = mask & (run.allocations.start <= view.cursor) & (view.cursor < run.allocations.end)
-        here = bytes_text(int(run.allocations.bytes[alive].sum()))
-        self._say(f"{count_text(int(mask.sum()))} match, {here} at the cursor")
+        every, shown = AllocationQuery(filter=view.filter), shown_query(replace(view, query=None))
+        where = "at the cursor" if within_of(view) == CURSOR else "in the range"
+        count, total, here = count_text(int(every.mask(run).sum())), every.bytes(run), shown.bytes(run)
+        self._say(f"{count} match, {bytes_text(total)}; {bytes_text(here)} {where}")
+        self.said.setToolTip(f"{exact_bytes_text(total)}; {exact_bytes_text(here)} {where}")
 
     def _show(self, view: RunView) -> None:
         self.within.setCurrentIndex(self.within.findData(view.within))
+        self.within.setToolTip(f"The tables show what is {self.within.currentText()}")
         marked = view.mark is not None
         self.within.setVisible(marked)
         self.between.setVisible(marked)
         self.between.setText(between(self.scope.run, view))
+        if view.mark is not None:
+            curve = self.scope.run.curve
+            self.between.setToolTip(exact_bytes_text(int(curve[view.cursor]) - int(curve[view.mark])))
         if self.line.text().strip() != view.filter:
             self.line.setText(view.filter)
         self._say_matches(view)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ..analysis.finding import Finding
 from ..analysis.findings import SHARE, findings
 from ..charts.theme import Theme, current
-from ..look.units import bytes_text, count_text, percent_text
+from ..look.units import bytes_text, count_text, exact_bytes_text, percent_text
 from ..state.finding_tables import finding_columns
 from ..state.scope import Scope
+from ..state.tab_facts import residual_of
+from .caption import Caption, wrap_where_high
 from .link_table import LinkTable
 
 
@@ -21,9 +24,9 @@ class FindingsPanel(QWidget):
 
     def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        run = scope.run
+        self.scope, run = scope, scope.run
         self.found: tuple[Finding, ...] = run.once(findings)
-        self.caption, self.whole = QLabel(self), QLabel(self)
+        self.caption, self.whole = Caption(self), Caption(self)
         self.view = LinkTable("Findings", self)
         self.view.show_links(finding_columns(self.found, run.peak_bytes), [one.query for one in self.found])
         self.view.set_widths(10, 50, 50, shared=(1, 2))
@@ -35,12 +38,16 @@ class FindingsPanel(QWidget):
     def _said(self, peak_bytes: int) -> str:
         if not self.found:
             least = bytes_text(SHARE * peak_bytes)
-            return f"Nothing stands out: no finding reaches {percent_text(SHARE)} of the peak ({least})."
+            self.caption.setToolTip(exact_bytes_text(int(SHARE * peak_bytes)))
+            said = f"Nothing stands out: no finding reaches {percent_text(SHARE)} of the peak ({least})."
+            then = " Alive here lists what the peak consists of, largest first"
+            missed = self.scope.run.once(residual_of)
+            return f"{said}{then}{'; Prediction what shapes do not explain' if missed is not None else ''}."
         return f"{count_text(len(self.found), 'finding')}, most bytes first; a click goes to the allocations"
 
     def _lay_out(self, said: str) -> None:
         self.caption.setText(said)
-        self.caption.setObjectName("caption")
+        self.caption.setWordWrap(True)
         self.whole.setObjectName("where")
         self.whole.setWordWrap(True)
         self.whole.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -52,6 +59,10 @@ class FindingsPanel(QWidget):
         layout.addWidget(self.view, 1)
         layout.addWidget(self.whole)
         self._show_whole(0 if self.found else -1)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wrap_where_high(self, self.whole)
 
     def _show_whole(self, row: int) -> None:
         one = self.found[row] if 0 <= row < len(self.found) else None

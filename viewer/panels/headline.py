@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QVBoxLay
 
 from ..analysis.headline import Line
 from ..charts.theme import Theme, current
+from ..look.tips import tip
 from ..model.query import AllocationQuery
 
 _FIRST_SIZE = 1.45
@@ -57,6 +58,7 @@ class HeadlinePanel(QFrame):
         label.setTextFormat(Qt.TextFormat.RichText)
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextBrowserInteraction)
         label.setAccessibleName(self.lines[number].text)
+        label.setToolTip(tip(self.lines[number].exact))
         label.linkActivated.connect(self._clicked)
         if number == 0:
             font = label.font()

@@ -6,11 +6,11 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from ..charts.theme import Theme
-from ..look.units import bytes_text
+from ..look.units import bytes_text, exact_bytes_text
 from ..state.lanes import CONTENTS
 from ..state.scope import Scope
 from ..state.view_state import RunView
-from .lanes import OUTER_ROW, LaneTree
+from .lanes import OUTER_ROW, LaneTree, plan_drawn
 
 
 class LanePanel(QWidget):
@@ -86,8 +86,11 @@ class LanePanel(QWidget):
             text += f", {bytes_text(inner)} for a layer"
         if any(lanes.predicted(lane) for lane in lanes.outer):
             text += "; dashed: what shapes say"
+            if plan_drawn(self.scope.view) is not None:
+                text += ", dotted: with the plan tried"
         self.note.setText(text)
+        self.note.setToolTip(f"{exact_bytes_text(outer)} for a super-block, {exact_bytes_text(inner)} for a layer")
 
     def _view_changed(self, old: RunView, new: RunView) -> None:
-        if old.lanes != new.lanes:
+        if (old.lanes, old.plan, old.keep) != (new.lanes, new.plan, new.keep):
             self._say()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPen, QWheelEvent
 from PySide6.QtWidgets import QHeaderView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTreeView, QWidget
 
@@ -15,11 +15,18 @@ from ..charts.theme import Theme, current
 from ..state.lane_model import LANE, MEASURED, NAME, PREDICTED, LaneModel
 from ..state.lanes import CONTENTS, lanes_of
 from ..state.scope import Scope
-from ..state.view_state import RunView
+from ..state.view_state import RunView, Segments
 
 Index = QModelIndex | QPersistentModelIndex
 OUTER_ROW, INNER_ROW = 50, 32
 _NUMBERS = 84
+_REST = 60
+"""Milliseconds that a plan stays the same before its lines are drawn."""
+
+
+def plan_drawn(view: RunView) -> Segments | None:
+    """The plan whose prediction is drawn: shapes do not know operators, so none where some are kept."""
+    return None if view.keep else view.plan
 
 
 class LaneDelegate(QStyledItemDelegate):
@@ -72,6 +79,10 @@ class LaneTree(QTreeView):
         self.header().setSectionsMovable(False)
         self.header().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         self.header().setMinimumSectionSize(20)
+        self._rest = QTimer(self)
+        self._rest.setSingleShot(True)
+        self._rest.setInterval(_REST)
+        self._rest.timeout.connect(self._draw_tried)
         self._fill()
         scope.changed.connect(self._view_changed)
 
@@ -81,6 +92,7 @@ class LaneTree(QTreeView):
         self.lane_model = LaneModel(lanes, self.scope.view.cursor, title, self)
         self.delegate = LaneDelegate(self.lane_model, self.window_now, lambda: self.scope.view.cursor, self)
         self.delegate.theme = self.theme
+        self.delegate.painter.plan = plan_drawn(self.scope.view)
         unfolded = [row for row in range(len(lanes.outer)) if self._is_unfolded(row)]
         self.setModel(self.lane_model)
         self.setItemDelegate(self.delegate)
@@ -126,7 +138,17 @@ class LaneTree(QTreeView):
             self.lane_model.move_cursor(new.cursor)
         if new.query is None and old.query is not None:
             self.clearSelection()
-        if new != replace(old, plan=new.plan):  # a plan that is tried changes nothing here
+        changed = new != replace(old, plan=new.plan, keep=new.keep)
+        if plan_drawn(old) != plan_drawn(new):
+            changed |= self.delegate.painter.plan is not None
+            self.delegate.painter.plan = None
+            self._rest.start()  # a slider that moves goes on to the next plan at once
+        if changed:
+            self.viewport().update()
+
+    def _draw_tried(self) -> None:
+        if self.scope.is_open:
+            self.delegate.painter.plan = plan_drawn(self.scope.view)
             self.viewport().update()
 
     def _x_at(self, pixel: float) -> float:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from ..charts.theme import Theme, current
+from ..look.units import exact_bytes_text
 from ..model.paints import Paint, group_paints
 from ..state.run_tables import group_columns
 from ..state.scope import Scope
 from ..state.selection import moment
 from ..state.view_state import RunView
+from ..state.within import CURSOR, shown_query, within_of
 from .delegates import TableDelegate
 from .table_view import TableView
+
+_FIELDS = ("grouping", "cursor", "mark", "within", "filter")
 
 
 class LegendPanel(QWidget):
@@ -46,10 +52,12 @@ class LegendPanel(QWidget):
         self._fill()
 
     def _fill(self) -> None:
-        run, cursor, mark = self.scope.run, self.scope.view.cursor, self.scope.view.mark
-        self.view.show_columns(*group_columns(self.scope.bands, cursor, mark))
-        self.view.set_widths(12, 9, 9 if mark is None else 10, shared=(0,))
-        self.where.setText(f"Cursor: {moment(run, cursor)}")
+        view = self.scope.view
+        ranged = shown_query(replace(view, query=None)) if within_of(view) != CURSOR else None
+        self.view.show_columns(*group_columns(self.scope.bands, view.cursor, view.mark, view.filter, ranged))
+        self.view.set_widths(12, 8, 8 if view.mark is None else 10, shared=(0,))
+        self.where.setText(f"Cursor: {moment(self.scope.run, view.cursor)}")
+        self.where.setToolTip(exact_bytes_text(int(self.scope.run.curve[view.cursor])))
         self.view.select_source(self.scope.bands.group_of(self.scope.view.query))
 
     def _picked(self, group: int) -> None:
@@ -58,6 +66,6 @@ class LegendPanel(QWidget):
     def _view_changed(self, old: RunView, new: RunView) -> None:
         if old.grouping != new.grouping:
             self.paints = group_paints(self.scope.bands.grouping, self.dark)
-        if (old.grouping, old.cursor, old.mark) != (new.grouping, new.cursor, new.mark):
+        if any(getattr(old, name) != getattr(new, name) for name in _FIELDS):
             self._fill()
         self.view.select_source(self.scope.bands.group_of(new.query))

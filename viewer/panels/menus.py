@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 from ..state.recent import RecentFiles, samples
 from ..state.shortcuts import SHORTCUTS
 from .appearance import CHOICES
-from .arrangement import HIDEABLE, Arrangement
+from .arrangement import Arrangement, Page
 from .entries import add_entry
 from .exporting import Exporter
 
@@ -27,6 +27,8 @@ TEXTS = {
     "redo": ("↷ Redo", "Take the last undo back"),
     "next": ("&Next file", "Go to the next open file"),
     "previous": ("&Previous file", "Go to the previous open file"),
+    "next_view": ("Next &view", "Bring the next view forward, and go into it"),
+    "previous_view": ("Previous v&iew", "Bring the view before forward, and go into it"),
     "reset": ("&Reset arrangement", "Show all views again, and share the room as at the start"),
     "shortcuts": ("Keyboard &shortcuts", "Show all keys"),
 }
@@ -53,6 +55,9 @@ def sample_menu(open_paths: Callable[[list[str]], None], parent: QWidget) -> QMe
     for sample in samples():
         add_entry(menu, sample.title, partial(open_paths, list(sample.paths)))
     return menu
+
+
+_MNEMONICS = "1234567890abcdef"
 
 
 class Menus:
@@ -86,8 +91,8 @@ class Menus:
         self.file.addSeparator()
         self.file.addActions([self.actions["close"], self.actions["quit"]])
 
-    def fill_view(self, views: Callable[[], dict[str, QWidget]], theme: str, choose: Callable[[str], None]) -> None:
-        """Views to hide and show: those that `views()`, the ones of the page in front, has."""
+    def fill_view(self, page: Callable[[], Page | None], theme: str, choose: Callable[[str], None]) -> None:
+        """Views to hide and show, and where they stand: those of `page()`, the one in front."""
         self.themes = QMenu("&Theme", self.bar)
         group = QActionGroup(self.themes)
         for key, title in CHOICES.items():
@@ -95,25 +100,37 @@ class Menus:
             action.setCheckable(True)
             action.setChecked(key == (theme or "system"))
             group.addAction(action)
-        self.view.aboutToShow.connect(lambda: self._fill_view(views()))
-        self._fill_view(views())
+        self.where = QMenu(self.bar)
+        self.view.aboutToShow.connect(lambda: self._fill_view(page()))
+        self._fill_view(page())
 
-    def _fill_view(self, views: dict[str, QWidget]) -> None:
+    def _fill_view(self, page: Page | None) -> None:
         self.view.clear()
         hidden = self.arrangement.hidden
-        for spec in HIDEABLE:
-            if spec.key in views:
-                action = self.view.addAction(spec.title if spec.place != "side" else f"{spec.title} (at the side)")
-                action.setCheckable(True)
-                action.setChecked(spec.key not in hidden)
-                action.toggled.connect(partial(self.arrangement.show_view, spec.key))
-        if not views:
+        for number, (key, title) in enumerate(page.hideable().items() if page is not None else ()):
+            action = self.view.addAction(f"&{_MNEMONICS[number]} {title}" if number < len(_MNEMONICS) else title)
+            action.setCheckable(True)
+            action.setChecked(key not in hidden)
+            action.toggled.connect(partial(self.arrangement.show_view, key))
+        if page is None:
             self.view.addAction("No views to hide here").setEnabled(False)
+        else:
+            self._fill_where(page)
         self.view.addSeparator()
-        self.view.addAction(self.actions["reset"])
+        self.view.addActions([self.actions[name] for name in ("next_view", "previous_view", "reset")])
         self.view.addMenu(self.themes)
         self.view.addSeparator()
         self.view.addActions([self.actions["next"], self.actions["previous"]])
+
+    def _fill_where(self, page: Page) -> None:
+        """Where the view in front stands, and where else it can."""
+        self.where.clear()
+        front = page.docks.front
+        if front:
+            self.where.setTitle(f"P&lace of {page.docks.docks[front].windowTitle()}")
+            self.where.addActions(page.docks.place_actions(front, self.where))
+            self.view.addSeparator()
+            self.view.addMenu(self.where)
 
 
 def _fill_recent(menu: QMenu, recent: RecentFiles, open_paths: Callable[[list[str]], None]) -> None:

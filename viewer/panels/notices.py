@@ -50,6 +50,53 @@ class LoadingBar(QFrame):
             self.hide()
 
 
+class BackgroundNote(QWidget):
+    """A word at the foot of the window while what may be asked for next is made ready, and a way to call it off.
+
+    What is on screen does not depend on it, so nothing moves when it comes and goes.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.running: tuple[Jobs, int] | None = None
+        self.text = QLabel(self)
+        self.text.setAccessibleName("What is made ready")
+        stop = QToolButton(self)
+        stop.setText("✕")
+        stop.setAccessibleName("Stop making ready")
+        stop.setToolTip("Stop; what is missing is worked out when it is asked for")
+        stop.clicked.connect(self._stop)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.text)
+        layout.addWidget(stop)
+        self.hide()
+
+    def follow(self, jobs: Jobs) -> None:
+        """Show these jobs too, for as long as they last."""
+        jobs.started.connect(lambda number, title: self._show(jobs, number, title))
+        jobs.progressed.connect(lambda number, part, stage: self._say(jobs, number, part, stage))
+        jobs.ended.connect(lambda number: self._hide(jobs, number))
+
+    def _show(self, jobs: Jobs, number: int, title: str) -> None:
+        self.running = (jobs, number)
+        self.text.setText(title)
+        self.show()
+
+    def _say(self, jobs: Jobs, number: int, part: float, stage: str) -> None:
+        if self.running == (jobs, number):
+            self.text.setText(f"{stage}: {part:.0%}")
+
+    def _hide(self, jobs: Jobs, number: int) -> None:
+        if self.running == (jobs, number):
+            self.running = None
+            self.hide()
+
+    def _stop(self) -> None:
+        if self.running is not None:
+            self.running[0].cancel(self.running[1])
+
+
 class MessageBar(QFrame):
     """Stays until it is closed or something else opens."""
 

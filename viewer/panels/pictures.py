@@ -19,7 +19,7 @@ def png_bytes(widget: QWidget, scale: float = _SCALE) -> bytes:
     """As a PNG of `scale` pixels for each one that the widget has on a plain screen."""
     pixmap = QPixmap(widget.size() * scale)
     pixmap.setDevicePixelRatio(scale)
-    widget.render(pixmap)
+    QWidget.render(widget, pixmap)  # that of a chart means its scene, without what lies over it
     data = QByteArray()
     buffer = QBuffer(data)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
@@ -39,6 +39,6 @@ def svg_bytes(widget: QWidget, title: str) -> bytes:
     generator.setViewBox(QRect(QPoint(0, 0), widget.size()))
     generator.setTitle(title)
     painter = QPainter(generator)
-    widget.render(painter, QPoint(0, 0))
+    QWidget.render(widget, painter, QPoint(0, 0))
     painter.end()
     return bytes(data.data())

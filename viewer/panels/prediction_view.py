@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QLabel, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from ..analysis.headline import why_no_prediction
 from ..analysis.residual import Residual
 from ..charts.theme import Theme, current
-from ..look.units import bytes_text, difference_text
+from ..look.units import bytes_text, difference_text, exact_bytes_text
 from ..look.words import OUTSIDE_LAYERS
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
-from ..state.finding_tables import item_columns, layer_columns
+from ..state.finding_tables import item_columns, layer_columns, whole_text
 from ..state.scope import Scope
 from ..state.tab_facts import residual_of
+from .caption import Caption, wrap_where_high
 from .delegates import DifferenceDelegate
 from .link_table import LinkTable
 
 _LAYER_WIDTHS = {"measured": 9, "shapes say": 10, "difference": 10, "super-block": 11, "device time": 11}
+_SPARE = ("super-block", "kind", "device time")
+"""Columns that go where there is too little room, in this order."""
 _LONGEST = 22  # characters of a layer's path before it is cut short
 
 
@@ -31,9 +35,11 @@ class PredictionPanel(QWidget):
         super().__init__(parent)
         run = scope.run
         self.missed: Residual | None = run.once(residual_of)
-        self.caption = QLabel(_said(run, self.missed), self)
+        self.caption = Caption(self)
+        self.caption.setText(_said(run, self.missed))
+        self.caption.setToolTip(_exact(self.missed))
         self.layers, self.items = LinkTable("Layers", self), LinkTable("Residual", self)
-        self.whole = QLabel(self)
+        self.whole = Caption(self)
         self._fill(run)
         self._lay_out()
         self.set_theme(current())
@@ -50,9 +56,10 @@ class PredictionPanel(QWidget):
         shared = tuple(i for i, title in enumerate(titles) if title == "kind")
         longest = max((len(label) for label in (*run.layers.labels, OUTSIDE_LAYERS)), default=0)
         widths = _LAYER_WIDTHS | {"layer": min(longest, _LONGEST)}
-        self.layers.least = self.items.least = 120
+        self.layers.least, self.items.least = 90, 70
         self.layers.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # kinds differ at their end
-        self.layers.set_widths(*(widths.get(title, 24) for title in titles), shared=shared)
+        spare = tuple(titles.index(title) for title in _SPARE if title in titles)
+        self.layers.set_widths(*(widths.get(title, 24) for title in titles), shared=shared, spare=spare)
         items = self.missed.items if self.missed is not None else ()
         self.items.set_delegate(DifferenceDelegate(self.items))
         self.items.show_links(item_columns(items), [item.query for item in items])
@@ -66,10 +73,14 @@ class PredictionPanel(QWidget):
         """The current item in plain words."""
         item = self.missed.items[row] if self.missed is not None and row >= 0 else None
         self.whole.setVisible(item is not None)
-        self.whole.setText("" if item is None else item.text or item.label)
+        self.whole.setText("" if item is None else whole_text(item))
+        self.whole.setToolTip("" if item is None else exact_bytes_text(item.bytes))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wrap_where_high(self, self.caption, self.whole)
 
     def _lay_out(self) -> None:
-        self.caption.setObjectName("caption")
         self.caption.setWordWrap(True)
         self.caption.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.whole.setObjectName("where")
@@ -94,10 +105,19 @@ class PredictionPanel(QWidget):
             table.painter_of_cells.theme = theme
 
 
+def _exact(missed: Residual | None) -> str:
+    if missed is None:
+        return ""
+    measured, predicted = exact_bytes_text(missed.measured_bytes), exact_bytes_text(missed.predicted_bytes)
+    return f"activations up to {measured}, shapes say {predicted}"
+
+
 def _said(run: Run, missed: Residual | None) -> str:
     if missed is None:
         return why_no_prediction(run)
+    estimates = "".join(f" Estimate: {text}" for text in run.recording.meta.estimates)
     return (
         f"Activations up to {bytes_text(missed.measured_bytes)}, shapes say {bytes_text(missed.predicted_bytes)}:"
         f" {difference_text(missed.bytes)}, itemised on the right. Measured here: what each layer saved."
+        f"{estimates}"
     )

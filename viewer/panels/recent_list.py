@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from ..charts.theme import Theme, current
+from ..look.tips import tip
 from ..state.recent import RecentFile, RecentFiles
 
 _PATH, _BELOW = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
@@ -124,7 +125,7 @@ def _item(file: RecentFile) -> QListWidgetItem:
     item = QListWidgetItem(file.name)
     item.setData(_PATH, file.path)
     item.setData(_BELOW, f"{file.folder} - {file.why_not}" if file.why_not else file.folder)
-    item.setToolTip(f"{file.path}\n{file.why_not}".strip())
+    item.setToolTip(tip(f"{file.path}\n{file.why_not}".strip()))
     item.setData(
         Qt.ItemDataRole.AccessibleTextRole, f"{file.name} in {file.folder}{', ' * bool(file.why_not)}{file.why_not}"
     )

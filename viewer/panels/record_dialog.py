@@ -6,7 +6,7 @@ import os
 
 from PySide6.QtWidgets import QComboBox, QWidget
 
-from ..state.process import Command, free_name, record_command
+from ..state.process import Command, record_command
 from .fields import NumberLine
 from .run_dialog import RunDialog
 
@@ -14,6 +14,7 @@ _ABOUT = (
     "Runs the script as it is, in a process of its own, and records one training step of it. "
     "A step is found by itself where the script calls an optimizer."
 )
+_NAME = "step.mstrata"
 _SCRIPT, _MODULE = "Script", "Module (python -m)"
 _WHICH = {
     "step number": (),
@@ -45,7 +46,7 @@ class RecordDialog(RunDialog):
         self.add_row("&Record", self.which, self.step)
         self.output = self.add_path("&Write to", "the recording to write", "Recordings (*.mstrata)", save=True)
         self.folder.setText(os.getcwd())
-        self.output.setText(free_name(os.getcwd(), "step.mstrata"))
+        self.offer(os.getcwd(), _NAME)
         self.kind.currentIndexChanged.connect(lambda _: self._show_kind())
         self.which.currentIndexChanged.connect(lambda row: self.step.setVisible(row == 0))
         self.program.textEdited.connect(self._chosen)
@@ -66,7 +67,7 @@ class RecordDialog(RunDialog):
         """A script chosen by its full path is run in its folder, unless the user has named another."""
         if not self.is_module and os.path.isabs(text) and os.path.isfile(text) and not self._own_folder:
             self.folder.setText(os.path.dirname(text))
-            self.output.setText(free_name(os.path.dirname(text), "step.mstrata"))
+            self.offer(os.path.dirname(text), _NAME)
 
     def command(self) -> Command:
         option = _WHICH[self.which.currentText()] or ("--step", str(self.step.value()))

@@ -12,9 +12,10 @@ from .findings_view import FindingsPanel
 from .lane_panel import LanePanel
 from .legend import LegendPanel
 from .prediction_view import PredictionPanel
-from .simple import SavedPanel
+from .saved_view import SavedPanel
 from .stack import StackPanel
 from .stack_tree_view import StackTreePanel
+from .what_else_view import WhatElsePanel
 from .what_if_view import WhatIfPanel
 
 VIEWS: tuple[ViewSpec, ...] = (
@@ -24,11 +25,12 @@ VIEWS: tuple[ViewSpec, ...] = (
     ViewSpec("alive", "Alive here", frozenset(), AlivePanel, "below"),
     ViewSpec("findings", "Findings", frozenset({"timeline"}), FindingsPanel, "below"),
     ViewSpec("what_if", "What if", frozenset({"timeline", "layers", "saved_tensors"}), WhatIfPanel, "below"),
+    ViewSpec("what_else", "What else", frozenset({"timeline", "layers"}), WhatElsePanel, "below"),
     ViewSpec("prediction", "Prediction", frozenset({"timeline", "layers"}), PredictionPanel, "below"),
     ViewSpec("saved", "Saved tensors", frozenset({"saved_tensors"}), SavedPanel, "below"),
     ViewSpec("stacks", "Stacks", frozenset({"stacks"}), StackTreePanel, "below"),
     ViewSpec("allocations", "Allocations", frozenset({"timeline"}), AllocationPanel, "below"),
     ViewSpec("allocator", "Allocator", frozenset(), AllocatorPanel, "below"),
     ViewSpec("problems", "Problems", frozenset(), ProblemsPanel, "below"),
-    ViewSpec("stack", "Stack", frozenset({"stacks"}), StackPanel, "side"),
+    ViewSpec("stack", "Stack of the selection", frozenset({"stacks"}), StackPanel, "side"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QDialog,
     QFormLayout,
@@ -16,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ..state.process import Command, Ended, why_not
+from ..state.process import Command, Ended, free_name, why_not
 from .fields import NumberLine, PathLine
 from .process_panel import ProcessPanel
 
@@ -24,6 +25,8 @@ from .process_panel import ProcessPanel
 class RunDialog(QDialog):
     """Not modal: the window stays usable. Closing it leaves the process running; opening it again shows it."""
 
+    output: PathLine
+    """Where the recording goes, made by `add_fields`."""
     recorded = Signal(str)
     """The path of a recording that was written."""
     failed = Signal(str)
@@ -74,6 +77,18 @@ class RunDialog(QDialog):
             self.hide()
         elif not self.isVisible() and not how.cancelled:
             self.failed.emit(how.sentence)
+
+    def offer(self, folder: str, name: str) -> None:
+        """Put a name for the recording that no file has into `output`, the field that `add_fields` has made."""
+        self._offered = (folder, name, free_name(folder, name))
+        self.output.setText(self._offered[2])
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """The next recording is not to take the place of the last, unless the user has named the file."""
+        folder, name, path = self._offered
+        if self.output.text() == path and not self.panel.process.is_running:
+            self.offer(folder, name)
+        super().showEvent(event)
 
     def add_line(self, label: str, hint: str = "") -> QLineEdit:
         """A field for a line of text."""

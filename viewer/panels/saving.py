@@ -8,11 +8,14 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from ..analysis.comparison import difference_title, is_saving, savings
 from ..analysis.diff import Diff
+from ..analysis.planned_before import PlannedBefore
 from ..analysis.steps import throughput
 from ..charts.theme import Theme, colour, current
 from ..look.units import bytes_text, difference_text, exact_bytes_text, seconds_text
 
 _ROW, _BAR, _LINE = 42, 14, 20
+_LOW_ROW, _LOW_BAR = 31, 7
+"""Pixels where not all rows have room otherwise."""
 
 
 class SavingPanel(QWidget):
@@ -30,9 +33,21 @@ class SavingPanel(QWidget):
         said = "; ".join(f"{title} {self._text(value)}" for title, value, _ in self.rows)
         speed = "; ".join(f"{title} {value}" for title, value in self.speeds)
         self.setAccessibleName(f"{self.heading}: {said}; {speed}")
-        self.setToolTip("\n".join(f"{title}: {exact_bytes_text(value)}" for title, value, _ in self.rows))
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
+        exact = [f"{title}: {exact_bytes_text(value)}" for title, value, _ in self.rows]
+        self.setToolTip("\n".join([*exact, *(f"{title}: {value}" for title, value in self.speeds)]))
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self.theme: Theme = current()
+
+    def show_planned(self, planned: PlannedBefore | None) -> None:
+        """One bar more: what the run before said of the plan of the run after (dotted in the chart)."""
+        if planned is None:
+            return
+        drop = planned.a.peak_bytes - planned.outcome.peak_bytes
+        self.rows.insert(1, ("Planned before (dotted)", self._good * drop, False))
+        self.setAccessibleName(f"{self.accessibleName()}; {planned.text}")
+        self.setToolTip(f"{self.toolTip()}\n{planned.text}; dotted in the chart")
+        self.updateGeometry()
+        self.update()
 
     def sizeHint(self) -> QSize:
         widest = self.fontMetrics().horizontalAdvance("Activations by shapes  +99.99 GiB")
@@ -48,10 +63,12 @@ class SavingPanel(QWidget):
         painter.fillRect(self.rect(), QColor(self.theme.panel))
         self._title(painter, 8, self.heading)
         most = max((abs(value) for _, value, _ in self.rows), default=1) or 1
+        low = self.height() < 36 + _ROW * len(self.rows) + _LINE * (len(self.speeds) + 1)
+        row, thick = (_LOW_ROW, _LOW_BAR) if low else (_ROW, _BAR)
         for number, (title, value, filled) in enumerate(self.rows):
-            self._row(painter, 34 + number * _ROW, title, value, filled, most)
-        top = 40 + _ROW * len(self.rows)
-        if self.speeds and top + _LINE * 2 < self.height():
+            self._row(painter, 34 + number * row, thick, (title, value, filled), most)
+        top = 40 + row * len(self.rows)
+        if self.speeds and top + _LINE * (len(self.speeds) + 1) <= self.height():
             self._title(painter, top, "Unrecorded steps")
             for number, (title, speeds) in enumerate(self.speeds):
                 self._words(painter, top + _LINE * (number + 1), title, speeds)
@@ -72,10 +89,11 @@ class SavingPanel(QWidget):
         painter.setPen(QColor(self.theme.text))
         painter.drawText(place, Qt.AlignmentFlag.AlignRight, value)
 
-    def _row(self, painter: QPainter, top: float, title: str, value: int, filled: bool, most: int) -> None:
+    def _row(self, painter: QPainter, top: float, thick: int, row: tuple[str, int, bool], most: int) -> None:
+        title, value, filled = row
         self._words(painter, top, title, self._text(value))
         ink = self.theme.good if value * self._good >= 0 else self.theme.warning
-        bar = QRectF(12, top + 19, max((self.width() - 24) * abs(value) / most, 2), _BAR)
+        bar = QRectF(12, top + 19, max((self.width() - 24) * abs(value) / most, 2), thick)
         if filled:
             painter.fillRect(bar, colour(ink, 200))
             return

@@ -6,13 +6,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from ..state.shortcuts import CHART, sections
+from ..state.shortcuts import CHART, GESTURES, MOUSE, sections
 
 _FORMAT = QKeySequence.SequenceFormat.NativeText
 
 
 class ShortcutsDialog(QDialog):
-    """Two columns: keys of the chart, and all others."""
+    """Two columns: keys and mouse of the timelines, and all others."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -20,24 +20,26 @@ class ShortcutsDialog(QDialog):
         inside = QWidget(self)
         inside.setObjectName("plain")
         grid = QGridLayout(inside)
-        grid.setHorizontalSpacing(18)
-        grid.setVerticalSpacing(7)
+        grid.setHorizontalSpacing(10)
+        grid.setVerticalSpacing(5)
         rows = [0, 0]
         for section, shortcuts in sections().items():
-            side = int(section == CHART)
+            side = int(section in (CHART, MOUSE))
             title = QLabel(section, inside)
             font = title.font()
             font.setBold(True)
             title.setFont(font)
             grid.setRowMinimumHeight(rows[side], title.sizeHint().height() + 6)
             grid.addWidget(title, rows[side], 3 * side, 1, 2, Qt.AlignmentFlag.AlignBottom)
-            for number, shortcut in enumerate(shortcuts, rows[side] + 1):
-                keys = QLabel(keys_text(shortcut.keys), inside)
-                keys.setObjectName("keys")
-                grid.addWidget(keys, number, 3 * side, Qt.AlignmentFlag.AlignLeft)
-                grid.addWidget(QLabel(shortcut.text, inside), number, 3 * side + 1)
-            rows[side] += len(shortcuts) + 1
-        grid.setColumnMinimumWidth(2, 24)
+            lines = [(keys_text(shortcut.keys), shortcut.text) for shortcut in shortcuts]
+            lines += GESTURES.get(section, ())
+            for number, (keys, text) in enumerate(lines, rows[side] + 1):
+                label = QLabel(keys, inside)
+                label.setObjectName("keys")
+                grid.addWidget(label, number, 3 * side, Qt.AlignmentFlag.AlignLeft)
+                grid.addWidget(QLabel(text, inside), number, 3 * side + 1)
+            rows[side] += len(lines) + 1
+        grid.setColumnMinimumWidth(2, 16)
         grid.setRowStretch(max(rows), 1)
         area = QScrollArea(self)
         area.setWidget(inside)
@@ -50,9 +52,9 @@ class ShortcutsDialog(QDialog):
         layout.addWidget(area, 1)
         layout.addWidget(buttons)
         wanted = inside.sizeHint().boundedTo(parent.size() * 0.95)
-        self.resize(wanted.width() + 60, wanted.height() + 70)
+        self.resize(wanted.width() + 50, wanted.height() + 70)
 
 
 def keys_text(keys: tuple[str, ...]) -> str:
     """Keys as this system writes them."""
-    return "  or  ".join(QKeySequence(key).toString(_FORMAT) for key in keys)
+    return " or ".join(QKeySequence(key).toString(_FORMAT) for key in keys)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, Qt, QTimer
+from PySide6.QtCore import QEvent, QModelIndex, QObject, Qt, QTimer
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QCheckBox,
     QComboBox,
     QHBoxLayout,
-    QLabel,
     QSplitter,
     QTreeView,
     QVBoxLayout,
@@ -17,15 +17,22 @@ from PySide6.QtWidgets import (
 
 from ..charts.icicle import Icicle
 from ..charts.theme import Theme, current
-from ..look.units import bytes_text
+from ..look.units import bytes_text, exact_bytes_text
 from ..model.stack_tree import stack_tree
 from ..state.scope import Scope
 from ..state.selection import shown_text
 from ..state.stack_model import BYTES, COUNT, OWN, SHARE, StackModel, node_name
 from ..state.view_state import RunView
 from ..state.within import shown_query
+from .caption import Caption
 from .delegates import TableDelegate
 
+_NUMBERS = {BYTES: 9, SHARE: 6, OWN: 9, COUNT: 10}
+"""Characters of each column of numbers; names are cut before one of them is."""
+_SPARE = (OWN, COUNT, SHARE)
+"""Columns that go where there is too little room, in this order."""
+_LEAST = 10  # characters of a name
+_NARROW, _TALL = 560, 340  # pixels of the panel
 _DIRECTIONS = ("from callers down", "from allocations up to callers")
 
 
@@ -40,7 +47,7 @@ class StackTreePanel(QWidget):
         self.tree = QTreeView(self)
         self.direction = QComboBox(self)
         self.own_code = QCheckBox("Only your code", self)
-        self.caption = QLabel(self)
+        self.caption = Caption(self)
         self._later = QTimer(self)
         self._later.setSingleShot(True)
         self._later.setInterval(60)
@@ -62,6 +69,7 @@ class StackTreePanel(QWidget):
         self.tree.setAccessibleName("Tree of stacks")
         self.tree.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.tree.header().setStretchLastSection(False)
+        self.tree.viewport().installEventFilter(self)
         self.tree.selectionModel().currentChanged.connect(self._row_chosen)
         self.icicle.chosen.connect(self._node_chosen)
 
@@ -72,17 +80,19 @@ class StackTreePanel(QWidget):
         self.own_code.setChecked(True)
         self.own_code.setVisible(bool(self.model.own.any()))
         self.own_code.toggled.connect(lambda _: self.fill())
-        self.caption.setObjectName("caption")
         line = QHBoxLayout()
-        line.setContentsMargins(8, 3, 8, 3)
+        line.setContentsMargins(2, 3, 8, 3)
+        line.setSpacing(10)
         line.addWidget(self.caption, 1)
         line.addWidget(self.own_code)
         line.addWidget(self.direction)
-        both = QSplitter(Qt.Orientation.Horizontal, self)
+        both = self.both = QSplitter(Qt.Orientation.Horizontal, self)
         both.addWidget(self.tree)
         both.addWidget(self.icicle)
         both.setStretchFactor(0, 3)
         both.setStretchFactor(1, 2)
+        both.setSizes([650, 350])  # shares; the numbers beside the names need room
+        both.setChildrenCollapsible(False)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
@@ -122,17 +132,32 @@ class StackTreePanel(QWidget):
             self.tree.expand(self.model.index_of(node))
         of, when = shown_text(run, self.scope.view)
         self.caption.setText(f"{bytes_text(tree.total_bytes)}{of}, {when}; the heaviest path is unfolded")
+        self.caption.setToolTip(exact_bytes_text(tree.total_bytes))
 
     def _fit_columns(self) -> None:
         digit = self.fontMetrics().horizontalAdvance("0")
-        for column, characters in ((BYTES, 9), (SHARE, 8), (OWN, 11), (COUNT, 12)):
-            self.tree.setColumnWidth(column, characters * digit + 12)
-        rest = self.tree.viewport().width() - sum(self.tree.columnWidth(c) for c in (BYTES, SHARE, OWN, COUNT))
-        self.tree.setColumnWidth(0, max(rest, 26 * digit))
+        widths = {column: characters * digit + 12 for column, characters in _NUMBERS.items()}
+        room = self.tree.viewport().width() - _LEAST * digit
+        for column in _SPARE:
+            self.tree.setColumnHidden(column, sum(widths.values()) > room)
+            if self.tree.isColumnHidden(column):
+                del widths[column]
+        for column, width in widths.items():
+            self.tree.setColumnWidth(column, width)
+        self.tree.setColumnWidth(0, self.tree.viewport().width() - sum(widths.values()))
 
-    def resizeEvent(self, event: object) -> None:
-        super().resizeEvent(event)  # type: ignore[arg-type]
-        self._fit_columns()
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow panel the icicle lies under the table, if there is the height for both."""
+        super().resizeEvent(event)
+        narrow = self.width() < _NARROW
+        self.both.setOrientation(Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal)
+        self.icicle.setVisible(not narrow or self.height() >= _TALL)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """A scroll bar that comes takes room from the columns too."""
+        if event.type() == QEvent.Type.Resize:
+            self._fit_columns()
+        return False
 
     def _row_chosen(self, index: QModelIndex, _before: QModelIndex) -> None:
         node = self.model.node(index)

@@ -7,6 +7,9 @@ from ..charts.theme import Theme
 _SHEET = """
 QMainWindow, QDialog, #content {{ background: {window}; }}
 QLabel, QTableView, QTreeView, QHeaderView, QTabBar {{ color: {text}; }}
+QLabel {{ qproperty-textFormat: PlainText; }}
+QLabel#bold {{ font-weight: bold; }}
+#headline QLabel, QLabel[rich="true"] {{ qproperty-textFormat: RichText; }}
 QToolTip {{ background: {raised}; color: {text}; border: 1px solid {border}; padding: 3px; }}
 #headline {{ background: {panel}; border: none; border-bottom: 1px solid {border}; }}
 #warnings, #message {{
@@ -26,7 +29,7 @@ QToolTip {{ background: {raised}; color: {text}; border: 1px solid {border}; pad
 #recent {{ border: 1px solid {border}; border-radius: 6px; background: {panel}; }}
 #recent:focus {{ border: 1px solid {accent}; }}
 #keys {{
-    background: {raised}; border: 1px solid {border}; border-radius: 4px; padding: 1px 6px; font-family: monospace;
+    background: {raised}; border: 1px solid {border}; border-radius: 4px; padding: 1px 5px; font-family: monospace;
 }}
 #code {{
     background: {window}; border: 1px solid {border}; border-radius: 4px; padding: 10px 14px; font-family: monospace;
@@ -44,6 +47,12 @@ QMenu::separator {{ height: 1px; background: {border}; margin: 4px 0; }}
 #facts {{ padding: 6px 8px; background: {panel}; }}
 #topbar QTabBar {{ background: transparent; }}
 #topbar {{ background: {window}; border-bottom: 1px solid {border}; }}
+#view {{ background: {panel}; }}
+#dockTitle {{ background: {window}; border-bottom: 1px solid {border}; }}
+#dockTitle QLabel {{ color: {faint}; }}
+QMainWindow::separator {{ background: {border}; width: 3px; height: 3px; }}
+QMainWindow::separator:hover {{ background: {accent}; }}
+QDockWidget {{ background: {panel}; color: {text}; border: 1px solid {faint}; }}
 QSplitter::handle {{ background: {border}; }}
 QSplitter::handle:horizontal {{ width: 1px; }}
 QSplitter::handle:vertical {{ height: 1px; }}
@@ -59,12 +68,25 @@ QHeaderView {{ background: {panel}; }}
 QHeaderView::section {{
     background: {panel}; color: {faint}; border: none; border-bottom: 1px solid {border}; padding: 3px 6px;
 }}
+QHeaderView::up-arrow, QHeaderView::down-arrow {{ subcontrol-position: top center; width: 9px; height: 9px; }}
+QScrollBar {{ background: {window}; border: none; margin: 0; }}
+QScrollBar:vertical {{ width: 12px; }}
+QScrollBar:horizontal {{ height: 12px; }}
+QScrollBar::handle {{ background: {faint}; border-radius: 3px; margin: 3px; }}
+QScrollBar::handle:vertical {{ min-height: 26px; }}
+QScrollBar::handle:horizontal {{ min-width: 26px; }}
+QScrollBar::handle:hover {{ background: {text}; }}
+QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
+QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
 QTabWidget::pane {{ border: none; background: {panel}; }}
 QTabBar {{ background: {window}; }}
 QTabBar::tab {{
-    background: {window}; color: {faint}; padding: 6px 11px; border: none; border-bottom: 2px solid {window};
+    background: {window}; color: {faint}; padding: 6px 7px; border: none; border-bottom: 2px solid {window};
 }}
+#topbar QTabBar::tab {{ padding: 6px 11px; }}
 QTabBar::tab:selected {{ color: {text}; border-bottom: 2px solid {accent}; background: {panel}; }}
+QTabBar QToolButton {{ background: {window}; border: none; border-radius: 0; padding: 0; }}
+QTabBar::scroller {{ width: 40px; }}
 QTabBar::tab:hover {{ color: {text}; }}
 QPushButton, QToolButton {{
     background: {panel}; color: {text}; border: 1px solid {border}; border-radius: 4px; padding: 3px 9px;

@@ -43,6 +43,7 @@ class TableView(QTableView):
         self._shared: tuple[int, ...] = ()
         self.least = 50
         """Pixels that a column has at least where it shares what is left."""
+        self._spare: tuple[int, ...] = ()
         self._setting = False
         self.selectionModel().currentRowChanged.connect(self._picked)
         make_copyable(self)
@@ -58,15 +59,22 @@ class TableView(QTableView):
         self.table.show(columns, rows)  # type: ignore[arg-type]
         self._setting = False
 
-    def set_widths(self, *characters: int, shared: tuple[int, ...]) -> None:
-        """Column widths in characters. Columns get theirs, except that those `shared` share what is left."""
-        self._widths, self._shared = characters, shared
+    def set_widths(self, *characters: int, shared: tuple[int, ...], spare: tuple[int, ...] = ()) -> None:
+        """Column widths in characters. Columns get theirs, except that those `shared` share what is left; where there is
+        too little room for all, those that are `spare` go, the first of them first."""
+        self._widths, self._shared, self._spare = characters, shared, spare
         self._fit_columns()
 
     def _fit_columns(self) -> None:
         width = self.fontMetrics().horizontalAdvance("0")
-        fixed = {i: n * width + 14 for i, n in enumerate(self._widths) if i not in self._shared}
-        shared = sum(self._widths[i] for i in self._shared) or 1
+        least = {i: self.least if i in self._shared else n * width + 14 for i, n in enumerate(self._widths)}
+        for column in self._spare:
+            hidden = sum(least.values()) > self.viewport().width()
+            self.setColumnHidden(column, hidden)
+            if hidden:
+                del least[column]
+        fixed = {i: pixels for i, pixels in least.items() if i not in self._shared}
+        shared = sum(self._widths[i] for i in self._shared if i in least) or 1
         left = self.viewport().width() - sum(fixed.values())
         for column, count in enumerate(self._widths):
             self.setColumnWidth(column, fixed.get(column, max(left * count // shared, self.least)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFontDatabase, QGuiApplication, QShowEvent
+from PySide6.QtGui import QFontDatabase, QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
@@ -19,15 +19,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ..analysis.operators import NO_OPERATORS
 from ..analysis.planner import Outcome
 from ..charts.frontier import FrontierChart, Point
 from ..charts.theme import Theme, current
 from ..look.units import bytes_text, parse_bytes
+from ..report.plan_text import keep_text
 from ..state import plan_words as words
 from ..state.scope import Scope
 from ..state.view_state import RunView, Segments
 
 _CONTROLS = 262  # pixels of width
+_WIDE = 900  # pixels of width from which every word has room
 
 
 class WhatIfPanel(QWidget):
@@ -56,10 +59,14 @@ class WhatIfPanel(QWidget):
         self.slider.setAccessibleName("Layers in each segment")
         self.slider.valueChanged.connect(self._slid)
         self.length = QLabel(self)
+        self.length.setObjectName("bold")
         self.budget = QLineEdit(self)
         self.budget.setPlaceholderText("like 24GiB, then Enter")
         self.budget.setAccessibleName("Memory budget")
         self.budget.returnPressed.connect(self._search)
+        self.kept = QComboBox(self)
+        self.kept.setAccessibleName("What checkpoints keep instead of computing it again")
+        self.kept.activated.connect(lambda _: self.scope.look(keep=self.kept.currentData()))
         self.answer, self.sentence = QLabel(self), QLabel(self)
         self.stage = QLabel(self)
         for label in (self.answer, self.sentence, self.stage):
@@ -74,9 +81,13 @@ class WhatIfPanel(QWidget):
         self.bar.setAccessibleName("Progress")
         self.chart = FrontierChart(self)
         self.chart.chosen.connect(lambda number: self._try(self.what_if.frontier[number]))
+        self._make_code()
+
+    def _make_code(self) -> None:
         self.kind = QComboBox(self)
         self.kind.addItems(list(words.CODES))
         self.kind.setAccessibleName("Plan as code for")
+        self.kind.setToolTip("What the code is for")
         self.kind.activated.connect(lambda _: self._show_code())
         self.copy = QToolButton(self)
         self.copy.setText("Copy")
@@ -97,8 +108,8 @@ class WhatIfPanel(QWidget):
         across.setContentsMargins(10, 6, 8, 6)
         across.setSpacing(10)
         across.addWidget(self._controls())
-        across.addWidget(self.chart, 3)
-        across.addWidget(self._code_box(), 4)
+        across.addWidget(self.chart, 1)
+        across.addWidget(self._code_box(), 1)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.notice, 0, Qt.AlignmentFlag.AlignTop)
@@ -110,15 +121,14 @@ class WhatIfPanel(QWidget):
         grid = QGridLayout(inside)
         grid.setContentsMargins(0, 0, 6, 0)
         grid.setVerticalSpacing(5)
-        for row, (word, widget) in enumerate((("Segments", self.slider), ("Budget", self.budget))):
+        for row, (word, widget) in enumerate((("Segments", self.slider), ("Budget", self.budget), ("Keep", self.kept))):
             label = QLabel(word, inside)
             label.setBuddy(widget)
             grid.addWidget(label, row, 0)
             grid.addWidget(widget, row, 1)
-        grid.addWidget(self.length, 2, 0, 1, 2)
-        for row, widget in enumerate((self.answer, self.sentence, self.stage, self.bar), 3):
+        for row, widget in enumerate((self.length, self.answer, self.sentence, self.stage, self.bar), 3):
             grid.addWidget(widget, row, 0, 1, 2)
-        grid.setRowStretch(7, 1)
+        grid.setRowStretch(8, 1)
         area = QScrollArea(self)
         area.setWidgetResizable(True)
         area.setAccessibleName("Controls of the plan")
@@ -129,9 +139,10 @@ class WhatIfPanel(QWidget):
         return area
 
     def _code_box(self) -> QWidget:
-        box = QWidget(self)
+        box = self.code_box = QWidget(self)
         line = QHBoxLayout()
-        line.addWidget(QLabel("As code for", box))
+        self.code_word = QLabel("As code for", box)
+        line.addWidget(self.code_word)
         line.addWidget(self.kind)
         line.addWidget(self.copy)
         line.addStretch(1)
@@ -151,6 +162,10 @@ class WhatIfPanel(QWidget):
         if not self.what_if.why_not and self.scope.is_open:
             self.what_if.prepare_search()
             self._show()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.code_word.setVisible(self.width() >= _WIDE)
 
     def _slid(self, length: int) -> None:
         if self.what_if.planner is not None:
@@ -194,7 +209,7 @@ class WhatIfPanel(QWidget):
         self.stage.setText(f"{stage}…")
 
     def _view_changed(self, old: RunView, new: RunView) -> None:
-        if old.plan != new.plan:
+        if (old.plan, old.keep) != (new.plan, new.keep):
             self._show()
 
     def _show(self) -> None:
@@ -204,11 +219,23 @@ class WhatIfPanel(QWidget):
         plan, ready = self.scope.view.plan, self.what_if.planner is not None
         outcome = self.what_if.outcome(plan)
         self.slider.setEnabled(ready)
+        self._show_kept()
         self._show_length(plan, outcome)
         self.sentence.setText(self._said(outcome) if ready else "")
+        self.sentence.setToolTip(words.exact_text(self.scope.run, outcome))
         self._show_progress()
         self._show_points(outcome)
         self._show_code()
+
+    def _show_kept(self) -> None:
+        kinds = self.what_if.keepings
+        if kinds != tuple(self.kept.itemData(row) for row in range(self.kept.count())):
+            self.kept.clear()
+            for word in kinds:
+                self.kept.addItem(keep_text(word), word)
+        self.kept.setEnabled(len(kinds) > 1)
+        self.kept.setToolTip("" if len(kinds) > 1 else NO_OPERATORS)
+        self.kept.setCurrentIndex(max(self.kept.findData(self.scope.view.keep), 0))
 
     def _said(self, outcome: Outcome | None) -> str:
         planner = self.what_if.planner
@@ -223,7 +250,7 @@ class WhatIfPanel(QWidget):
             self.slider.setValue(cut)
             self.slider.blockSignals(False)
         named = words.plan_name(outcome) if outcome is not None else "none"
-        self.length.setText(f"<b>{named}</b>")
+        self.length.setText(named)
 
     def _show_progress(self) -> None:
         busy, trouble = self.what_if.is_busy, self.what_if.trouble
@@ -247,6 +274,7 @@ class WhatIfPanel(QWidget):
         if planner is not None and outcome is not None and outcome.ranges:
             text = words.code_text(planner, outcome, self.kind.currentText())
         self.copy.setEnabled(outcome is not None)
+        self.code_box.setVisible(outcome is not None)  # without a plan the chart has its room
         if text != self.code.toPlainText():
             self.code.setPlainText(text)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from memstrata.capture.format.schema import I32
 
 from ..model import stacks
@@ -17,6 +20,7 @@ from .view_state import first_view
 
 MANY = 50_000
 """Allocations from which on work is put off or into a job, where it would not be noticed with fewer."""
+AHEAD = "Making other views ready"
 
 
 def first_frames(run: Run) -> I32:
@@ -36,12 +40,9 @@ def first_picture(run: Run) -> None:
 
 def afterwards(run: Run, job: Job) -> None:
     """What is asked for at a click: other groupings and axes, stacks, what is alive anywhere."""
-    for key in available(run):
-        job.check()
-        bands_of(run, key)
-    for spec in available_axes(run).values():
-        job.check()
-        run.once(spec.make)
-    job.check()
-    run.once(first_frames)
-    _ = run.live
+    work: list[Callable[[], object]] = [partial(bands_of, run, key) for key in available(run)]
+    work += [partial(run.once, spec.make) for spec in available_axes(run).values()]
+    work += [partial(run.once, first_frames), lambda: run.live]
+    for number, make in enumerate(work):
+        job.progress(number / len(work), AHEAD)
+        make()

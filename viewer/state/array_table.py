@@ -12,6 +12,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 
 from memstrata.capture.format.schema import I64
 
+from ..look.tips import tip
 from ..model.ordering import ascending, descending
 
 Index = QModelIndex | QPersistentModelIndex
@@ -123,7 +124,7 @@ def cell(column: Column, source: int, role: int) -> Any:
     if role == Qt.ItemDataRole.DisplayRole:
         return column.text(source)
     if role == Qt.ItemDataRole.ToolTipRole:
-        return column.hint(source) if column.hint else column.text(source)
+        return tip(column.hint(source) if column.hint else column.text(source))
     if role == Qt.ItemDataRole.TextAlignmentRole:
         return _RIGHT if column.right else _LEFT
     if role == RawRole:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..model.axes import XAxis, by_event, by_time
 from ..model.run import Run
-from .structure import Structure, structure_of
+from .structure import Structure, axis_in, structure_of
 
 ALIKE = 8.0
 """Up to this ratio of their lengths two runs can both be read on one axis of seconds."""
@@ -56,6 +56,14 @@ def common_axes(a: Run, b: Run) -> dict[str, CommonAxis]:
         return {}
     both = a.capabilities & b.capabilities
     return {key: axis for key, axis in COMMON_AXES.items() if axis.needs <= both}
+
+
+def axis_beside(key: str, structure: Structure, pair: tuple[Run, Run], run: Run) -> XAxis | None:
+    """The axis of a further run in the comparison of these two along this axis; None where it lacks what it takes."""
+    axis = COMMON_AXES[key]
+    if not axis.needs <= run.capabilities or "timeline" not in run.capabilities:
+        return None
+    return axis_in(structure, run) if structure.cells else axis.make(pair[0], run).b
 
 
 def first_axis(a: Run, b: Run) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from memstrata.capture.format.schema import Severity
 
-from ..analysis.inferred import coverage_text
+from ..analysis.inferred import coverage_text, inferred_sentence
 from ..analysis.steps import StepFigures, steps_timed
 from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, percent_text, seconds_text
 from ..look.words import phase_text
@@ -19,12 +19,13 @@ from .finding_tables import phase_device_times
 
 
 def coverage_lines(run: Run, cursor: int) -> list[str]:
-    """One line each: coverage, what was lost, step time, device time, memory outside the allocator."""
+    """One line each: coverage, what was lost, what is inferred at the cursor, step time, device time, memory outside
+    the allocator."""
     here = f"{coverage_text(run, cursor)} at the cursor, " if "timeline" in run.capabilities else ""
     when = "at the peak" if "timeline" in run.capabilities else "at the end"
     lines = [f"Coverage: {here}{coverage_text(run, run.peak_position)} {when}. {_lost(run)}"]
-    lines += [line for line in (_times(run), device_text(run), outside_sentence(run)) if line]
-    return lines
+    more = (inferred_sentence(run, cursor), _times(run), device_text(run), outside_sentence(run))
+    return [*lines, *(line for line in more if line)]
 
 
 def _lost(run: Run) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 
@@ -14,12 +13,13 @@ from ..model.run import Run
 from ..report.diff_json import diff_json
 from ..report.diff_text import diff_text
 from ..report.exports import EXPORTS
+from ..report.plain_json import json_text
 from ..report.tables_csv import TABLES
 from .jobs import Job
 
 COMPARISONS: dict[str, tuple[str, str, Callable[[Diff], str]]] = {
     "text": ("the comparison as text", ".txt", diff_text),
-    "json": ("exact differences", ".json", lambda diff: json.dumps(diff_json(diff), indent=1, allow_nan=False) + "\n"),
+    "json": ("exact differences", ".json", lambda diff: json_text(diff_json(diff), indent=1)),
 }
 """What a comparison can be turned into: title, suffix, and how its text is made."""
 
@@ -44,7 +44,7 @@ def write_export(run: Run, key: str, table: str, path: str, job: Job) -> str:
 def write_comparison(diff: Diff, key: str, path: str, job: Job) -> str:
     """Make an export of a comparison and write it. Returns a sentence; raises FormatError with one."""
     job.progress(0.1, f"Making {COMPARISONS[key][0]}")
-    return write_file(path, COMPARISONS[key][2](diff).encode(), job)
+    return write_file(path, COMPARISONS[key][2](diff).encode("utf-8", "replace"), job)
 
 
 def write_file(path: str, data: bytes, job: Job | None = None) -> str:

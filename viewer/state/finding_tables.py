@@ -15,6 +15,7 @@ from ..analysis.shape import shape_of
 from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, seconds_text
 from ..look.words import OUTSIDE_LAYERS
 from ..model.run import Run
+from ..report.residual_text import facts_text, parts_text
 from .array_table import Column
 
 
@@ -46,7 +47,7 @@ def layer_columns(run: Run) -> list[Column]:
         _bytes("measured", measured, "saved for backward: kept from forward, or made again by a checkpoint"),
     ]
     if shape is not None and len(shape.layers) == len(layers):
-        said = np.array([*(layer.bytes(shape.tokens) for layer in shape.layers), 0], np.int64)
+        said = np.array([*(layer.bytes(shape.tokens) for layer in shape.layers), shape.outside_bytes], np.int64)
         columns.append(_bytes("shapes say", said, "what the layer keeps by its widths"))
         columns.append(_difference("difference", measured - said))
     columns.append(_kinds(run))
@@ -106,7 +107,12 @@ def item_columns(items: Sequence[ResidualItem]) -> list[Column]:
 
 
 def _hint(item: ResidualItem) -> str:
-    return item.text or item.label
+    return whole_text(item)
+
+
+def whole_text(item: ResidualItem) -> str:
+    """The sentence of an item, op and dtype, and its share in each kind of layer."""
+    return "\n".join(text for text in (item.text or item.label, facts_text(item), parts_text(item)) if text)
 
 
 def _kinds(run: Run) -> Column:

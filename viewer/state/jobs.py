@@ -11,8 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from PySide6.QtCore import QObject, Qt, Signal
+from shiboken6 import isValid
 
 from memstrata.capture.format.problems import FormatError
+
+from .collecting import CollectHere
 
 
 class Cancelled(Exception):
@@ -57,7 +60,7 @@ class Jobs(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._running: dict[int, tuple[Job, Callable[[Any], None], Callable[[str], None]]] = {}
-        self._threads: list[threading.Thread] = []
+        self._threads = CollectHere(self)
         self._next = 1
         self._answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
 
@@ -69,7 +72,7 @@ class Jobs(QObject):
         self._next += 1
         self._running[job.number] = (job, done, failed)
         job.thread = threading.Thread(target=self._work, args=(job, work), name=f"memstrata {title}", daemon=True)
-        self._threads = [t for t in self._threads if t.is_alive()] + [job.thread]
+        self._threads.watch(job.thread)
         self.started.emit(job.number, title)
         job.thread.start()
         return job.number
@@ -84,15 +87,14 @@ class Jobs(QObject):
         entry = self._running.pop(number, None)
         if entry is not None:
             entry[0].cancel()
-            self.ended.emit(number)
+            if isValid(self):  # it is not where the application went first
+                self.ended.emit(number)
 
     def shutdown(self) -> None:
         """Cancel everything and wait until no thread is left."""
         for number in self.running:
             self.cancel(number)
-        for thread in self._threads:
-            thread.join()
-        self._threads = []
+        self._threads.join()
 
     def _work(self, job: Job, work: Callable[[Job], Any]) -> None:
         answer, sentence = None, ""

@@ -6,6 +6,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from ..look.tips import tip
 from ..look.units import bytes_text, exact_bytes_text
 from .array_table import RawRole
 from .lanes import Lane, Lanes
@@ -90,7 +91,7 @@ class LaneModel(QAbstractItemModel):
         if role not in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole, RawRole):
             return None
         if column == NAME:
-            return lane.name
+            return tip(lane.name) if role == Qt.ItemDataRole.ToolTipRole else lane.name
         value = self._value(lane, column)
         if value is None or role == RawRole:
             return value

@@ -6,22 +6,22 @@ A lane keeps only the positions at which it changes, so that all lanes together 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from memstrata.capture.format.plan import LayerShape
+from memstrata.capture.format.plan import Plan
 from memstrata.capture.format.schema import B1, I64, NONE, Category, Phase
 
-from ..analysis.predicted_curve import PredictedCurve, predicted_curve
-from ..analysis.shape import shape_of
+from ..analysis.predicted_curve import PredictedCurve, PredictedSteps, predicted_steps
 from ..look.words import OUTSIDE_LAYERS
 from ..model import query as model_query
 from ..model.allocations import Allocations
 from ..model.curves import at_positions
 from ..model.query import AllocationQuery
 from ..model.run import Run
+from .view_state import Segments
 
 ACTIVATIONS = tuple(sorted(model_query.ACTIVATIONS))
 """In the order in which their bands lie."""
@@ -80,13 +80,15 @@ class Lane:
         return AllocationQuery(super_block=self.super_block, categories=categories)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Lanes:
     """One lane for each super-block and, last, for what lies outside layers; `inner[i]` are the layers of lane i."""
 
     run: Run
     outer: tuple[Lane, ...]
     inner: tuple[tuple[Lane, ...], ...]
+    _tried: tuple[Segments, PredictedSteps | None] | None = None
+    """The plan tried last, laid over the run: the slider asks for every lane of it."""
 
     @cached_property
     def scales(self) -> tuple[int, int]:
@@ -100,6 +102,14 @@ class Lanes:
         if lane.categories != ACTIVATIONS:
             return None  # like is compared with like
         return self.run.once(predicted_of, lane.layers)
+
+    def tried(self, lane: Lane, plan: Segments | None) -> PredictedCurve | None:
+        """The same for a plan that is tried; None without one."""
+        if plan is None or lane.categories != ACTIVATIONS:
+            return None
+        if self._tried is None or self._tried[0] != plan:
+            self._tried = (plan, predicted_steps(self.run, None, Plan(plan)))
+        return _share(self._tried[1], lane.layers)
 
     def phases(self, lane: Lane) -> list[tuple[Phase, int, int]]:
         """(phase, first position, last position) of each pass of a layer of the lane."""
@@ -144,17 +154,14 @@ def _lane(
 
 
 def predicted_of(run: Run, layers: tuple[int, ...]) -> PredictedCurve | None:
-    """The prediction of a model in which every layer but these keeps nothing; ask through `run.once`. The terms of the
-    others stay, with no width, so that a segment still begins where it does."""
-    shape = shape_of(run)
-    if shape is None or not layers:
-        return None
-    emptied = tuple(s if i in layers else _without_width(s) for i, s in enumerate(shape.layers))
-    return predicted_curve(run, replace(shape, layers=emptied))
+    """What shapes say of these layers, or where there are none of what lies outside all, under the plan in force; ask
+    through `run.once`. None where they say nothing."""
+    return _share(run.once(predicted_steps), layers)
 
 
-def _without_width(shape: LayerShape) -> LayerShape:
-    return replace(shape, terms=tuple(replace(term, width=0) for term in shape.terms))
+def _share(steps: PredictedSteps | None, layers: tuple[int, ...]) -> PredictedCurve | None:
+    mine = layers or (NONE,)
+    return steps.curve(mine) if steps is not None and np.isin(mine, steps.layer).any() else None
 
 
 def _peak(curve: PredictedCurve | None) -> int:

@@ -70,27 +70,25 @@ def _reading(job: Job, path: str, begin: float, share: float) -> Said:
     return said
 
 
-def load(paths: Sequence[str], job: Job) -> Loaded:
-    """Open all files, each with what the first picture needs already worked out."""
+def load(paths: Sequence[str], job: Job, all_or_none: bool = False) -> Loaded:
+    """Open all files, each with what the first picture needs already worked out. One that cannot be read becomes a
+    sentence; if it is to be all or none, it raises FormatError."""
     found = []
     for number, path in enumerate(paths):
-        job.progress(number / len(paths), f"Reading {os.path.basename(path)}")
+        begin, share = number / len(paths), 1 / len(paths)
+        job.progress(begin, f"Reading {os.path.basename(path)}")
         try:
-            one = open_path(path, _reading(job, path, number / len(paths), _READING / len(paths)))
+            one = open_path(path, _reading(job, path, begin, share * _READING))
         except FormatError as error:
+            if all_or_none:
+                raise
             found.append(Loaded((), (str(error),)))
             continue
-        for run in one.runs:
-            _work_out(run, job, (number + _READING) / len(paths))
+        rest = share * (1 - _READING) / max(len(one.runs), 1)
+        for place, run in enumerate(one.runs):
+            _work_out(run, job, begin + share * _READING + place * rest, rest)
         found.append(one)
     return compared_ranks(_together(found))
-
-
-def prepare(loaded: Loaded, job: Job) -> Loaded:
-    """Work out what the first picture of runs that are open already needs."""
-    for number, run in enumerate(loaded.runs):
-        _work_out(run, job, number / len(loaded.runs))
-    return compared_ranks(loaded)
 
 
 def compared_ranks(loaded: Loaded) -> Loaded:
@@ -106,10 +104,13 @@ def compared_ranks(loaded: Loaded) -> Loaded:
     return Loaded(runs, sentences, ranks=True, pair=pair)
 
 
-def _work_out(run: Run, job: Job, done: float) -> None:
-    job.progress(done, f"Pairing allocations of {run.name}")
-    _ = run.curve
-    job.progress(done, f"Finding layers and categories in {run.name}")
-    answer_of(run)
-    job.progress(done, f"Adding up {run.name}")
-    first_picture(run)
+def _work_out(run: Run, job: Job, begin: float, share: float) -> None:
+    """What the first picture needs, in steps that say how far they are and can be called off in between."""
+    stages: tuple[tuple[str, Callable[[Run], object]], ...] = (
+        ("Pairing allocations of", lambda run: run.curve),
+        ("Finding layers and categories in", answer_of),
+        ("Adding up", first_picture),
+    )
+    for number, (stage, work) in enumerate(stages):
+        job.progress(begin + share * number / len(stages), f"{stage} {run.name}")
+        work(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from PySide6.QtCore import QObject, Signal
@@ -10,11 +11,12 @@ from PySide6.QtCore import QObject, Signal
 from memstrata.capture.format.plan import Plan
 from memstrata.capture.format.schema import I64
 
+from ..analysis.operators import kinds_that_ran, operators, parse_keep
 from ..analysis.plan_search import Search
 from ..analysis.planner import Outcome, Planner
 from ..analysis.predicted_curve import at_every_position
 from ..analysis.shape import is_compiled, shape_of
-from ..analysis.step_facts import why_not
+from ..analysis.step_facts import step_facts, why_not
 from ..model.run import Run
 from .jobs import Job, Jobs
 from .view_state import Segments
@@ -23,24 +25,35 @@ Found = Callable[[Outcome, bool], None]
 """(plan, whether it fits the budget); the lowest plan there is where none fits."""
 
 
+@dataclass
+class _Known:
+    """What is known by now of plans that keep the same operators."""
+
+    planner: Planner | None = None
+    search: Search | None = None
+    frontier: tuple[Outcome, ...] = ()
+    trouble: str = ""
+    started: bool = False
+    search_wanted: bool = False
+    search_started: bool = False
+
+
 class WhatIf(QObject):
     """The plans of one run. Nothing is worked out before it is asked for."""
 
     changed = Signal()
-    """More can be answered than before."""
+    """More can be answered than before, or other operators are kept."""
     progressed = Signal(float, str)
     """(fraction from 0 to 1, stage) of what is being worked out."""
 
-    def __init__(self, run: Run, parent: QObject | None = None) -> None:
+    def __init__(self, run: Run, keep: str = "", parent: QObject | None = None) -> None:
+        """`keep` names the operators that checkpoints keep, as `parse_keep` reads them."""
         super().__init__(parent)
-        self.run = run
-        self.planner: Planner | None = None
-        self.search: Search | None = None
-        self.frontier: tuple[Outcome, ...] = ()
-        self.trouble = ""
-        """One sentence where only segment lengths can be chosen, or where something went wrong."""
-        self._started = self._search_wanted = self._search_started = False
-        self._last: tuple[Segments, Outcome] | None = None
+        self.run, self.keep = run, keep
+        self.keepings: tuple[str, ...] = ("",)
+        """What `keep` can be, known once the planner is there."""
+        self._by_keep: dict[str, _Known] = {}
+        self._last: tuple[Planner, Segments, Outcome] | None = None
         self._waiting: tuple[int, Found] | None = None
         jobs = self.jobs = Jobs()
         jobs.progressed.connect(self._progress)
@@ -48,6 +61,30 @@ class WhatIf(QObject):
 
     def _progress(self, _number: int, fraction: float, stage: str) -> None:
         self.progressed.emit(fraction, stage)
+
+    @property
+    def _now(self) -> _Known:
+        return self._by_keep.setdefault(self.keep, _Known())
+
+    @property
+    def planner(self) -> Planner | None:
+        """None until it is prepared."""
+        return self._now.planner
+
+    @property
+    def search(self) -> Search | None:
+        """None until it is there, and where only segment lengths can be chosen."""
+        return self._now.search
+
+    @property
+    def frontier(self) -> tuple[Outcome, ...]:
+        """The best plans; () until they are known."""
+        return self._now.frontier
+
+    @property
+    def trouble(self) -> str:
+        """One sentence where only segment lengths can be chosen, or where something went wrong."""
+        return self._now.trouble
 
     @property
     def why_not(self) -> str:
@@ -59,55 +96,75 @@ class WhatIf(QObject):
         """Whether something is being worked out."""
         return bool(self.jobs.running)
 
+    def use(self, keep: str) -> None:
+        """Answer from now on for checkpoints that keep these operators."""
+        if keep == self.keep:
+            return
+        wanted = self._now.search_wanted
+        self.keep, self._waiting = keep, None
+        if wanted:
+            self.prepare_search()
+        self.changed.emit()
+
     def prepare(self) -> None:
         """Look at every equal cut, in a job; `changed` says when it is done."""
-        if self._started or self.why_not:
+        known = self._now
+        if known.started or self.why_not:
             return
-        self._started = True
-        self.jobs.start("Looking at segments", self._prepared, self._planner_ready, self._failed)
+        known.started = True
+        base, keep = self._by_keep.setdefault("", _Known()).planner, self.keep
+        self.jobs.start(
+            "Looking at segments",
+            lambda job: _prepared(base or Planner(self.run), keep, job),
+            lambda planner: self._planner_ready(known, planner),
+            lambda sentence: self._failed(known, sentence),
+        )
 
-    def _prepared(self, job: Job) -> Planner:
-        planner = Planner(self.run)
-        planner.prepare(lambda done: job.progress(done, "Looking at segments"))
-        return planner
-
-    def _planner_ready(self, planner: Planner) -> None:
-        self.planner = planner
+    def _planner_ready(self, known: _Known, planner: Planner) -> None:
+        known.planner = planner
+        self.keepings = planner.run.once(_keepings)
         self.changed.emit()
-        if self._search_wanted:
+        if known.search_wanted:
             self.prepare_search()
 
     def prepare_search(self) -> None:
         """Find the best plans of all, in a job."""
-        self._search_wanted = True
+        known = self._now
+        known.search_wanted = True
         self.prepare()
-        planner = self.planner
-        if planner is None or self._search_started:
+        planner = known.planner
+        if planner is None or known.search_started:
             return
-        self._search_started = True
-        self.jobs.start("Looking for the best plans", lambda job: _searched(planner, job), self._searched, self._failed)
+        known.search_started = True
+        self.jobs.start(
+            "Looking for the best plans",
+            lambda job: _searched(planner, job),
+            lambda answer: self._searched(known, answer),
+            lambda sentence: self._failed(known, sentence),
+        )
 
-    def _searched(self, answer: tuple[Search | None, tuple[Outcome, ...], str]) -> None:
-        self.search, self.frontier, self.trouble = answer
+    def _searched(self, known: _Known, answer: tuple[Search | None, tuple[Outcome, ...], str]) -> None:
+        known.search, known.frontier, known.trouble = answer
         waiting, self._waiting = self._waiting, None
         self.changed.emit()
         if waiting is not None and self.search is not None:
             self.best(*waiting)
 
-    def _failed(self, sentence: str) -> None:
-        self.trouble, self._waiting = sentence, None
+    def _failed(self, known: _Known, sentence: str) -> None:
+        known.trouble, self._waiting = sentence, None
         self.changed.emit()
 
     def outcome(self, segments: Segments | None) -> Outcome | None:
         """What these segments would do; None for None, and until `changed` says that it is known."""
         if segments is None:
             return None
-        if self.planner is None:
+        planner = self.planner
+        if planner is None:
             self.prepare()
             return None
-        if self._last is None or self._last[0] != segments:
-            self._last = (segments, self.planner.outcome(Plan(segments)))
-        return self._last[1]
+        if self._last is None or self._last[0] is not planner or self._last[1] != segments:
+            self._last = (planner, segments, planner.outcome(Plan(segments)))
+        return self._last[2]
 
     def curve(self, segments: Segments | None) -> I64 | None:
         """Bytes at each position with these segments, the highest moment where one is recomputed."""
@@ -121,7 +178,13 @@ class WhatIf(QObject):
         if search is None:
             self.prepare_search()
             return
-        self.jobs.start("Looking for a plan", lambda job: _best(search, budget), self._found, self._failed)
+        known = self._now
+        self.jobs.start(
+            "Looking for a plan",
+            lambda job: _best(search, budget),
+            self._found,
+            lambda sentence: self._failed(known, sentence),
+        )
 
     def _found(self, answer: tuple[int, Outcome, bool]) -> None:
         budget, outcome, fits = answer
@@ -158,6 +221,21 @@ def proposed_plan(run: Run) -> Segments | None:
     if shape is None or is_compiled(run) or run.inferred is not None or why_not(run):
         return None
     return shape.per_super_block().segments
+
+
+def _prepared(base: Planner, keep: str, job: Job) -> Planner:
+    planner = base.keeping(parse_keep(keep, base.operators)) if keep else base
+    planner.run.once(_keepings)
+    planner.prepare(lambda done: job.progress(done, "Looking at segments"))
+    return planner
+
+
+def _keepings(run: Run) -> tuple[str, ...]:
+    """What checkpoints of this run can keep; nothing else than nothing where it does not say."""
+    try:
+        return kinds_that_ran(operators(step_facts(run)))
+    except ValueError:
+        return ("",)
 
 
 def _searched(planner: Planner, job: Job) -> tuple[Search | None, tuple[Outcome, ...], str]:

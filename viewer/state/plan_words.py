@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..analysis.plan_code import fsdp2_code, huggingface_code, torch_code
 from ..analysis.planner import Outcome, Planner
-from ..look.units import bytes_text, count_text, difference_text, percent_text, seconds_text
+from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, percent_text, seconds_text
 from ..model.run import Run
 from ..report.plan_text import where_text
 
@@ -26,8 +26,20 @@ def outcome_sentence(planner: Planner, outcome: Outcome) -> str:
     then, now = bytes_text(outcome.activation_peak_bytes), bytes_text(int(run.activation_curve.max()))
     return (
         f"Peak {bytes_text(outcome.peak_bytes)} instead of {bytes_text(run.peak_bytes)}, {less},"
-        f" {where_text(planner, outcome)}; activations up to {then} instead of {now}; {cost_text(outcome)} (estimate)."
+        f" {where_text(planner, outcome)}; activations up to {then} instead of {now};{_kept(outcome)}"
+        f" {cost_text(outcome)} (estimate)."
     )
+
+
+def exact_text(run: Run, outcome: Outcome | None) -> str:
+    """The peak and the activations of a plan, or of the step as recorded, to the byte."""
+    peak = run.peak_bytes if outcome is None else outcome.peak_bytes
+    activations = int(run.activation_curve.max()) if outcome is None else outcome.activation_peak_bytes
+    return f"peak {exact_bytes_text(peak)}, activations {exact_bytes_text(activations)}"
+
+
+def _kept(outcome: Outcome) -> str:
+    return f" {bytes_text(outcome.cached_bytes)} of operators' outputs kept;" if outcome.cached_bytes else ""
 
 
 def cost_text(outcome: Outcome) -> str:

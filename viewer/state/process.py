@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import importlib.util
 import os
 import re
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
+
+from memstrata.capture.format.files import RANKS_FOLDER
 
 from ..look.units import seconds_text
 
@@ -40,7 +43,8 @@ class Command:
 
 @dataclass(frozen=True)
 class Ended:
-    """How it ended. `sentence` is empty if all went well, `recording` the path if one was written."""
+    """How it ended. `sentence` is empty if all went well, `recording` the path if one was written: of a file, or of
+    the folder of its ranks where they are several."""
 
     sentence: str
     recording: str | None
@@ -72,9 +76,6 @@ class Process(QObject):
         if hasattr(self._process, "setUnixProcessParameters") and os.name == "posix":
             # a group of its own, so that workers of the script end with it
             self._process.setUnixProcessParameters(QProcess.UnixProcessFlag.CreateNewSession)
-        environment = QProcessEnvironment.systemEnvironment()
-        environment.insert("PYTHONUNBUFFERED", "1")
-        self._process.setProcessEnvironment(environment)
         self._process.readyRead.connect(self._read)
         self._process.finished.connect(self._finished)
         self._process.errorOccurred.connect(self._failed)
@@ -98,7 +99,10 @@ class Process(QObject):
         assert not self.is_running
         self._command, self._cancelled, self._tail = command, False, ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._before, self._since = _stamp(command.output), time.monotonic()
+        self._before, self._since = _stamps(command.output), time.monotonic()
+        environment = QProcessEnvironment.systemEnvironment()
+        environment.insert("PYTHONUNBUFFERED", "1")
+        self._process.setProcessEnvironment(environment)
         self._process.setWorkingDirectory(command.folder)
         self._process.start(sys.executable, ["-m", "memstrata.viewer", *command.arguments])
         self._group = self._process.processId()
@@ -146,8 +150,7 @@ class Process(QObject):
     def _finished(self, code: int, status: QProcess.ExitStatus) -> None:
         self._kill.stop()
         self._say(self._decoder.decode(self._process.readAll().data(), final=True))
-        stamp = _stamp(self._command.output)
-        recording = self._command.output if stamp is not None and stamp != self._before else None
+        recording = _written(self._command.output, self._before)
         crashed = status == QProcess.ExitStatus.CrashExit
         self.ended.emit(Ended(self._sentence(code, crashed, recording), recording, self._cancelled))
 
@@ -166,20 +169,29 @@ class Process(QObject):
         return ""
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
-    """What changes when a file is written again."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino
+def _stamps(output: str) -> dict[str, tuple[int, int]]:
+    """What changes when a file is written again, of the output and of what lies in the folder of its ranks."""
+    ranks = output + RANKS_FOLDER
+    names = os.listdir(ranks) if os.path.isdir(ranks) else []
+    found = {}
+    for path in (output, *(os.path.join(ranks, name) for name in names)):
+        with contextlib.suppress(OSError):
+            stat = os.stat(path)
+            found[path] = (stat.st_mtime_ns, stat.st_ino)
+    return found
+
+
+def _written(output: str, before: dict[str, tuple[int, int]]) -> str | None:
+    """The file that was written since; the folder of its ranks where they were several; None for nothing."""
+    new = {path for path, stamp in _stamps(output).items() if before.get(path) != stamp}
+    return output + RANKS_FOLDER if new - {output} else output if new else None
 
 
 def free_name(folder: str, name: str) -> str:
     """The path in that folder, with a number before its ending where the name is taken."""
     stem, ending = os.path.splitext(name)
     path, number = os.path.join(folder, name), 2
-    while os.path.lexists(path):
+    while os.path.lexists(path) or os.path.lexists(path + RANKS_FOLDER):
         path, number = os.path.join(folder, f"{stem}-{number}{ending}"), number + 1
     return path
 

@@ -1,24 +1,28 @@
-"""The columns of a run's tables: groups, allocations, frames of a stack, saved tensors, problems."""
+"""The columns of a run's tables: groups, allocations, frames of a stack, problems."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from memstrata.capture.format.schema import I64, NONE, Category, Fate, Phase, Severity
+from memstrata.capture.format.schema import I64, NONE, Category, Fate, Severity
 
 from ..look import words
 from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, seconds_text
 from ..model import stacks
 from ..model.bands import Bands
+from ..model.query import AllocationQuery
 from ..model.run import Run
 from .array_table import Column
 
 
-def group_columns(bands: Bands, cursor: int, mark: int | None = None) -> tuple[list[Column], I64]:
+def group_columns(
+    bands: Bands, cursor: int, mark: int | None = None, filter: str = "", span: AllocationQuery | None = None
+) -> tuple[list[Column], I64]:
     """The legend: each group with its bytes at the cursor and at the peak or, with a mark, what it gained from there
-    to the cursor; groups that never show are left out."""
+    to the cursor; of a range, which `span` asks for, what lies in it. Only what matches the filter counts; groups that
+    never show are left out."""
     run, names = bands.run, bands.grouping.names
-    here, peak = bands.bytes_at(np.array([cursor, run.peak_position], np.int64)).T
+    here, peak = (bands.matching_at(place, filter) for place in (cursor, run.peak_position))
     most = max(int(peak.max(initial=0)), int(here.max(initial=0)), 1)
     columns = [
         Column(bands.grouping.title, _ranks(names), lambda i: names[i], swatch=True),
@@ -26,8 +30,10 @@ def group_columns(bands: Bands, cursor: int, mark: int | None = None) -> tuple[l
         _bytes_column("at peak", peak, "alive at the peak of the whole step", peak / most),
     ]
     if mark is not None:
-        gained = here - bands.bytes_at(np.array([mark], np.int64))[:, 0]
-        columns[-1] = _gained_column(gained)
+        columns[-1] = _gained_column(here - bands.matching_at(mark, filter))
+    if span is not None:
+        inside = bands.bytes_of(span)
+        columns[1] = _bytes_column("in range", inside, "what the tables show", inside / max(int(inside.max()), 1))
     rows = np.flatnonzero(bands.highest > 0)
     return columns, rows[np.argsort(-peak[rows], kind="stable")]
 
@@ -72,21 +78,6 @@ def stack_columns(run: Run, stack: int) -> list[Column]:
     ]
 
 
-def saved_columns(run: Run) -> list[Column]:
-    """What autograd packed for backward, one row for each time."""
-    table, strings = run.recording.saved_tensors, run.recording.strings
-    phases = [words.phase_text(phase) for phase in Phase]
-    return [
-        _bytes_column("storage", table.storage_bytes, "bytes of the whole storage that the tensor keeps alive"),
-        Column("fate", table.fate, lambda i: words.fate_text(int(table.fate[i]))),
-        Column("module", table.module, lambda i: module_text(run, int(table.module[i]))),
-        Column("made by", table.op, lambda i: strings[int(table.op[i])].removesuffix("Backward0")),
-        Column("shape", table.tensor_bytes, lambda i: strings[int(table.shape[i])].replace(",", " x ")),
-        Column("dtype", table.dtype, lambda i: strings[int(table.dtype[i])]),
-        Column("packed in", table.phase, lambda i: phases[int(table.phase[i])]),
-    ]
-
-
 def problem_columns(run: Run) -> list[Column]:
     """What the recording, or the reading of it, could not see."""
     found = run.problems
@@ -121,7 +112,7 @@ def module_text(run: Run, module: int) -> str:
 
 def moment_text(run: Run, position: int) -> str:
     """`412 ms` after the first event, or the number of the event where there is no time."""
-    return seconds_text(run.time_of(position)) if run.times is not None else f"event {count_text(position - 1)}"
+    return seconds_text(run.time_of(position)) if run.has_times else f"event {count_text(position - 1)}"
 
 
 def born_text(run: Run, row: int) -> str:

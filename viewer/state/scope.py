@@ -14,7 +14,7 @@ from ..model.bands import Bands, bands_of
 from ..model.curves import local_peaks
 from ..model.query import AllocationQuery
 from ..model.run import Run
-from .ahead import MANY, afterwards
+from .ahead import AHEAD, MANY, afterwards
 from .jobs import Jobs
 from .plan_jobs import WhatIf
 from .session import Session
@@ -32,7 +32,7 @@ class Scope(QObject):
         super().__init__(parent)
         self.session = session
         self.run = run
-        jobs = self._ahead = Jobs()
+        jobs = self.ahead = Jobs()
         self.destroyed.connect(lambda: jobs.shutdown())
         session.changed.connect(self._session_changed)
 
@@ -71,7 +71,7 @@ class Scope(QObject):
     @cached_property
     def what_if(self) -> WhatIf:
         """What checkpoint plans would make of the run."""
-        return WhatIf(self.run, self)
+        return WhatIf(self.run, self.view.keep, self)
 
     @property
     def visible(self) -> tuple[float, float]:
@@ -87,8 +87,9 @@ class Scope(QObject):
 
     def work_ahead(self) -> None:
         """Work out in a job what is likely to be asked for; of few allocations it is worked out when it is."""
-        if len(self.run.allocations) > MANY:
-            self._ahead.start("Working ahead", lambda job: afterwards(self.run, job), lambda _: None, lambda _: None)
+        run = self.run
+        if len(run.allocations) > MANY:
+            self.ahead.start(AHEAD, lambda job: afterwards(run, job), lambda _: None, lambda _: None)
 
     def release(self) -> None:
         """Hear nothing of the session any more."""
@@ -98,5 +99,7 @@ class Scope(QObject):
         if self.run not in old.runs or self.run not in new.runs:
             return
         before, after = old.views[old.runs.index(self.run)], new.views[new.runs.index(self.run)]
+        if before.keep != after.keep and "what_if" in vars(self):
+            self.what_if.use(after.keep)
         if before != after:
             self.changed.emit(before, after)

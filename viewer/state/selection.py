@@ -11,6 +11,7 @@ from ..look import words
 from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, seconds_text
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
+from ..model.step_positions import step_positions
 from .run_tables import born_text, freed_text, module_text, moment_text, what_text
 from .view_state import RunView
 from .within import WITHIN, within_of
@@ -56,17 +57,28 @@ def between(run: Run, view: RunView) -> str:
         return ""
     difference = int(run.curve[view.cursor]) - int(run.curve[view.mark])
     time = ""
-    if run.times is not None:
-        time = f" in {seconds_text(abs(float(run.times[view.cursor] - run.times[view.mark])))}"
+    if run.has_times:
+        time = f" in {seconds_text(abs(run.time_of(view.cursor) - run.time_of(view.mark)))}"
     return f"Mark to cursor: {difference_text(difference)}{time}, {count_text(abs(view.cursor - view.mark), 'event')}"
 
 
 def moment(run: Run, position: int) -> str:
     """`751 MiB at 0.412 s, event 987 of 6,228, backward of super-block 2`."""
     where = place_of(run, position).text
-    time = f" at {moment_text(run, position)}" if run.times is not None else ""
+    time = f" at {moment_text(run, position)}" if run.has_times else ""
     event = f", event {count_text(position - 1)} of {count_text(run.n_events)}" if position else ", at the start"
-    return f"{bytes_text(int(run.curve[position]))}{time}{event}{', ' + where if where else ''}"
+    return (
+        f"{bytes_text(int(run.curve[position]))}{time}{event}{step_text(run, position)}{', ' + where if where else ''}"
+    )
+
+
+def step_text(run: Run, position: int) -> str:
+    """`, step 2 of 3 (inferred)`; empty outside steps, and where there are not several."""
+    steps = run.once(step_positions)
+    inside = [number for number, (first, last) in enumerate(steps, 1) if first < position <= last]
+    if len(steps) < 2 or not inside:
+        return ""
+    return f", step {inside[0]} of {len(steps)}{' (inferred)' if run.inferred is not None else ''}"
 
 
 def allocation_lines(run: Run, row: int) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FILES, PICTURE, CHART, TABLE = "Files and window", "Going back", "While the timeline has the focus", "In tables"
+OTHERS, MOUSE = "While another picture has the focus", "With the mouse on a timeline"
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ SHORTCUTS: dict[str, Shortcut] = {
     "close": Shortcut(FILES, ("Ctrl+W",), "Close the file in front"),
     "next": Shortcut(FILES, ("Ctrl+Tab", "Ctrl+PgDown"), "Next open file"),
     "previous": Shortcut(FILES, ("Ctrl+Shift+Tab", "Ctrl+PgUp"), "Previous open file"),
+    "next_view": Shortcut(FILES, ("F6",), "Bring the next view forward"),
+    "previous_view": Shortcut(FILES, ("Shift+F6",), "Bring the view before forward"),
     "quit": Shortcut(FILES, ("Ctrl+Q",), "Quit"),
     "shortcuts": Shortcut(FILES, ("?", "F1"), "Show this list"),
     "undo": Shortcut(PICTURE, ("Ctrl+Z",), "Undo: go back to what was looked at before"),
@@ -48,7 +51,27 @@ SHORTCUTS: dict[str, Shortcut] = {
     "escape": Shortcut(CHART, ("Esc",), "Show everything again"),
     "copy": Shortcut(TABLE, ("Ctrl+C",), "Copy the selected rows"),
     "follow": Shortcut(TABLE, ("Return",), "Go to the allocations behind a finding, a layer or an item"),
+    "forget": Shortcut(TABLE, ("Del",), "Leave a recent file out of the list"),
+    "taller": Shortcut(OTHERS, ("Shift+Up",), "Every allocation: zoom in on the bytes"),
+    "lower": Shortcut(OTHERS, ("Shift+Down",), "Every allocation: zoom out of the bytes"),
+    "outer": Shortcut(OTHERS, ("Backspace",), "Stacks: back out of the frame looked into"),
 }
+
+GESTURES: dict[str, tuple[tuple[str, str], ...]] = {
+    OTHERS: (
+        ("Left or Right", "What if: the next plan; allocator: the next block"),
+        ("Up or Down", "From peak to peak: the next bar"),
+        ("Esc", "Stacks: all of them again"),
+    ),
+    MOUSE: (
+        ("click", "Cursor there, and select what lies there"),
+        ("drag", "Move the picture"),
+        ("wheel", "Zoom around the pointer"),
+        ("Shift+drag", "Brush a range: the tables show what is alive in it"),
+        ("Ctrl+wheel", "Every allocation: zoom the bytes"),
+    ),
+}
+"""What has no key of its own: keys that mean something else in each picture, and the mouse."""
 
 
 def sections() -> dict[str, list[Shortcut]]:
@@ -56,4 +79,4 @@ def sections() -> dict[str, list[Shortcut]]:
     found: dict[str, list[Shortcut]] = {}
     for shortcut in SHORTCUTS.values():
         found.setdefault(shortcut.section, []).append(shortcut)
-    return found
+    return found | {section: [] for section in GESTURES if section not in found}

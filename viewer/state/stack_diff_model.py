@@ -7,6 +7,7 @@ from typing import Any
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, Qt
 
 from ..analysis.stack_diff import TOP, StackDiff
+from ..look.tips import tip
 from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text
 from .array_table import RawRole, ShareRole
 from .stack_model import Index
@@ -67,7 +68,7 @@ class StackDiffModel(QAbstractItemModel):
         if role == RawRole:
             return node.name if column == FRAME else sum(node.count) if size is None else size
         if role == Qt.ItemDataRole.ToolTipRole:
-            return node.name if size is None else exact_bytes_text(size)
+            return tip(node.name) if size is None else exact_bytes_text(size)
         if role != Qt.ItemDataRole.DisplayRole:
             return None
         if size is not None:

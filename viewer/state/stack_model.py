@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from ..look.tips import tip
 from ..look.units import bytes_text, count_text, exact_bytes_text, percent_text
 from ..model.frame_names import frame_name
 from ..model.run import Run
@@ -101,7 +102,7 @@ class StackModel(QAbstractItemModel):
         if role == RawRole:
             return self._value(node, column)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return whole_name(self.run, self.tree, node) if column == FRAME else self._exact(node, column)
+            return tip(whole_name(self.run, self.tree, node)) if column == FRAME else self._exact(node, column)
         return self._text(node, column) if role == Qt.ItemDataRole.DisplayRole else None
 
     def _value(self, node: int, column: int) -> Any:

@@ -50,6 +50,8 @@ class Cell:
     x1: float
     a: Span
     b: Span
+    key: Key | None = None
+    """The place of the step, by which it is found in a further run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +90,22 @@ def structure_of(a: Run, b: Run) -> Structure:
         width = 1.0
         if key.layer == NONE:
             width = min(max(max(stops[0] - at[0], stops[1] - at[1]) / typical, _NARROW), _WIDE)
-        cells.append(Cell(key.phase, key.layer, _label(a, key), x, x + width, (at[0], stops[0]), (at[1], stops[1])))
+        spans = (at[0], stops[0]), (at[1], stops[1])
+        cells.append(Cell(key.phase, key.layer, _label(a, key), x, x + width, *spans, key))
         x, at = x + width, stops
     axes = (_axis([c.a for c in cells], cells, a.n_events), _axis([c.b for c in cells], cells, b.n_events))
     return Structure(tuple(cells), *axes)
+
+
+def axis_in(structure: Structure, run: Run) -> XAxis:
+    """The axis that puts a further run into the same cells; what only it has lies in the cell that comes next."""
+    places, at, spans = _places(run), 0, []
+    for cell in structure.cells:
+        stop = at if cell.key is None else max(places.get(cell.key, (at, at))[1], at)
+        spans.append((at, stop))
+        at = stop
+    spans[-1] = (spans[-1][0], run.n_events)
+    return _axis(spans, list(structure.cells), run.n_events)
 
 
 def _places(run: Run) -> dict[Key, Span]:

@@ -35,7 +35,7 @@ def model_csv(model: QAbstractItemModel, rows: Iterable[QModelIndex], columns: S
     listed = list(rows)
     depths = [_depth(index) for index in listed]
     deep = any(depths)
-    writer.writerow(["depth", *head] if deep else head)
+    writer.writerow(map(safe_cell, ["depth", *head] if deep else head))
     for index, depth in zip(listed, depths):
         cells = [safe_cell(_exact(model, index, column)) for column in columns]
         writer.writerow([depth, *cells] if deep else cells)
@@ -46,7 +46,7 @@ def columns_csv(columns: Sequence[Column], rows: I64, job: Job) -> str:
     """The same for a plain table of any length, in the order of `rows`; needs no Qt object, so a job can do it."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.title for column in columns])
+    writer.writerow([safe_cell(column.title) for column in columns])
     for first in range(0, len(rows), _CHUNK):
         job.progress(first / len(rows), f"Writing row {first:,} of {len(rows):,}")
         for row in rows[first : first + _CHUNK]:

@@ -41,6 +41,8 @@ class RunView:
     """Words of the filter box; always ones that make sense."""
     plan: Segments | None = None
     """The plan tried on this run, None for none."""
+    keep: str = ""
+    """Operators whose outputs the checkpoints of that plan keep, as `matmul,attention`."""
 
 
 @dataclass(frozen=True)

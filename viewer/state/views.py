@@ -18,9 +18,10 @@ class ViewSpec:
     needs: frozenset[str]
     factory: Callable[[Scope], Any]
     place: str = "below"
-    """`chart` for what lies on the x axis, `side` beside the tables, `below` for a tab."""
+    """In the middle of the page `chart` for what lies on the x axis, `legend` and `lanes` beside and under it; as a
+    dock `below` for a tab, `side` beside the tabs."""
 
 
-def available(specs: Iterable[ViewSpec], capabilities: frozenset[str], place: str) -> list[ViewSpec]:
-    """The views of this place that a run with these capabilities can fill, in their order."""
-    return [spec for spec in specs if spec.place == place and spec.needs <= capabilities]
+def available(specs: Iterable[ViewSpec], capabilities: frozenset[str]) -> dict[str, ViewSpec]:
+    """The views that a run with these capabilities can fill by key, in their order."""
+    return {spec.key: spec for spec in specs if spec.needs <= capabilities}

@@ -1,0 +1,53 @@
+"""A page is made in steps, between which the window can paint and answer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+
+class Stages(QObject):
+    """Steps that wait; one is done each time the window has nothing else to do."""
+
+    done = Signal()
+    """No step waits any more."""
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(0)
+        self._timer.timeout.connect(self._next)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no step waits."""
+        return not self._waiting
+
+    def add(self, step: Callable[[], object]) -> None:
+        """Do this after all that waits already."""
+        self._waiting.append(step)
+        self._timer.start()
+
+    def finish(self) -> None:
+        """Do all that waits, and what it adds, now."""
+        while self._waiting:
+            self._next()
+
+    def drop(self) -> None:
+        """Do nothing of what waits."""
+        self._waiting.clear()
+        self._timer.stop()
+
+    def _next(self) -> None:
+        if not self._waiting:
+            return
+        step = self._waiting.popleft()
+        if self._waiting:
+            self._timer.start()
+        step()
+        if not self._waiting:
+            self.done.emit()
