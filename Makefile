@@ -9,7 +9,7 @@ TYPES := build/types/memstrata/capture build/types/memstrata/viewer
 help:
 	@echo "make demo     record a real training step without and with checkpointing, and show both"
 	@echo "make test     run the tests (without a screen)"
-	@echo "make fuzz     read 100,000 damaged snapshots (about half an hour)"
+	@echo "make fuzz     read 100,000 damaged snapshots (some minutes; MEMSTRATA_SEED=1000 for others)"
 	@echo "make lint     style, types, and the order of the rooms"
 	@echo "make bench    measure what the recorder costs and how fast files open"
 	@echo "make plans    predict checkpoint plans, apply them, and compare with what is then measured"
@@ -34,7 +34,7 @@ test: $(STAMP)
 	@QT_QPA_PLATFORM=offscreen $(BIN)/pytest --numprocesses 2 --dist loadfile
 
 fuzz: $(STAMP)
-	@MEMSTRATA_FUZZ=100000 $(BIN)/pytest -s tests/sources/test_fuzz.py
+	@MEMSTRATA_FUZZ=100000 $(BIN)/pytest -vv -rP --numprocesses 2 --dist load tests/sources/test_fuzz.py
 
 lint: $(STAMP) types
 	@$(BIN)/ruff check
@@ -47,6 +47,10 @@ bench: $(STAMP)
 
 plans: $(STAMP)
 	@$(BIN)/python benchmarks/plans.py
+	@echo
+	@$(BIN)/python benchmarks/plans.py --selective
+	@echo
+	@$(BIN)/python benchmarks/plans.py --teaching
 
 samples: $(STAMP)
 	@$(BIN)/python samples/make_recordings.py
