@@ -283,7 +283,7 @@ def _long(commands: Commands) -> list[str]:
         " (4 layers)",
         f"at 4,096 and 8,192 tokens ({said(_dry('hybrid-4096'))} and",
         f"{said(_dry('hybrid-8192'))}) without checkpoints: the step's peak, an estimate beyond what was measured.",
-        "Further super-blocks add their linear parts again.",
+        "Further super-blocks add what their layers have again.",
         "",
         "| tokens | peak of the step, one super-block |",
         "|---|---|",
@@ -295,8 +295,8 @@ def _long(commands: Commands) -> list[str]:
         lines.append(f"| {part['name']} | {bytes_text(round(linear))} | {square:.3g} |")
     lines += [
         "",
-        "What grows with the square is one causal mask of T x T bfloat16 values that transformers builds for the step;",
-        "the full-attention layers share it, so that further super-blocks do not add it again.",
+        "What grows with the square is the causal mask: every full-attention layer makes T x T bfloat16 values of the",
+        "step's boolean one and keeps them, so that further super-blocks add it again.",
     ]
     return [*lines, ""]
 

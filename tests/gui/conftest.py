@@ -167,6 +167,15 @@ def settle() -> None:
     gc.collect()
 
 
+@pytest.fixture(scope="package", autouse=True)
+def modules_apart() -> Iterator[None]:
+    """What the modules hold is not looked through at each collection: `settle` collects several times in a test."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def nothing_left(qapp: QApplication) -> Iterator[None]:
     """After each test: no window, no thread of ours, no timer that runs, and the palette as it was."""

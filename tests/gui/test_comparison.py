@@ -166,7 +166,7 @@ def test_files_without_layers_compare_too(opened: Any, snapshots: Any) -> None:
 
 def test_opening_and_closing_a_comparison_leaves_nothing(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
     counts = []
-    for _ in range(6):
+    for _ in range(4):
         opened(*tapes)
         window.tabs.setCurrentIndex(0)
         QApplication.processEvents()

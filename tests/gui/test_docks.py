@@ -366,7 +366,7 @@ def test_pages_with_docks_leave_nothing_when_they_are_closed(
     opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot
 ) -> None:
     counts = []
-    for _ in range(6):
+    for _ in range(4):
         page = opened(tapes[0])
         page.docks.move_to("findings", "right")
         page.docks.move_to("stacks", "window")

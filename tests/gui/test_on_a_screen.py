@@ -23,7 +23,7 @@ from memstrata.viewer.state.platform import missing_library
 
 HERE = Path(__file__)
 PLATFORM = "MEMSTRATA_TEST_PLATFORM"
-KEYS, BRUSHED, DROPPED = "test_shortcuts.py", "test_range.py", "test_start.py"
+KEYS, BRUSHED, DROPPED, ENDED = "test_shortcuts.py", "test_range.py", "test_start.py", "test_ending.py"
 FORWARDED = ("-extension", "MIT-SHM", "-extension", "GLX")
 
 
@@ -77,3 +77,8 @@ def test_brushing_and_dropping_files_as_over_x_forwarding() -> None:
 def test_brushing_with_twice_the_pixels() -> None:
     with screen("3400x2200") as display:
         run_on(display, (BRUSHED,), "brushed undo", QT_SCALE_FACTOR="2")
+
+
+def test_windows_of_docks_at_the_end_of_the_program() -> None:
+    with screen("1700x1100") as display:
+        run_on(display, (ENDED,), "floating")

@@ -34,7 +34,7 @@ from memstrata.viewer.panels.shortcuts_dialog import ShortcutsDialog, keys_text
 from memstrata.viewer.state.shortcuts import CHART, GESTURES, OTHERS, SHORTCUTS, TABLE
 from memstrata.viewer.window import Window
 
-from .conftest import make_all
+from .conftest import make_all, worked
 
 CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 BYTES = re.compile(r"[+-]?[\d.,]+ (B|KiB|MiB|GiB|TiB)")
@@ -192,12 +192,16 @@ def _entry(view: QTableView | QTreeView, text: str) -> QAction:
     return next(action for action in view.actions() if action.text() == text)
 
 
-def test_rounded_bytes_are_exact_on_hover_everywhere(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
+def test_rounded_bytes_are_exact_on_hover_everywhere(
+    opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot
+) -> None:
     checked = 0
     for page in (opened(tapes[0]), opened(*tapes)):
         make_all(page)
         for view in [*page.findChildren(QTableView), *page.findChildren(QTreeView)]:
             _show(page, view)
+            if hasattr(view, "work"):
+                worked(view, qtbot)
             for index in list(shown_rows(view))[:40]:
                 checked += _check_hover(view, index)
     assert checked > 60

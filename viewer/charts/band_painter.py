@@ -9,6 +9,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
 
 from ..look import palette
+from ..look.tips import one_line
 from ..model.paints import Paint
 from .band_raster import can_raster, paint_raster
 from .colours import fill_brush, hatch_brush
@@ -52,7 +53,7 @@ def paint_labels(painter: QPainter, bands: Stack, names: Sequence[str], paints: 
     """Write names into the bands that have room for them, at their highest place."""
     metrics = QFontMetricsF(painter.font())
     height = metrics.height()
-    for group, name in enumerate(names):
+    for group, name in enumerate(map(one_line, names)):
         if np.max(bands.y[group] - bands.y[group + 1], initial=0) < height + 2:
             continue
         width = metrics.horizontalAdvance(name) + 10

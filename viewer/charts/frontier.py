@@ -110,7 +110,7 @@ class FrontierChart(QWidget):
             painter.setPen(QPen(colour(self.theme.border, 130), 1))
             painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
             painter.setPen(faint)
-            box = QRectF(0, y - metrics.height() / 2, _LEFT - 6, metrics.height())
+            box = QRectF(0, y - metrics.height() / 2, _LEFT - 12, metrics.height())
             painter.drawText(
                 box, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, ticks.byte_text(value, step)
             )

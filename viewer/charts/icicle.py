@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from memstrata.capture.format.schema import B1
 
 from ..look import palette
-from ..look.tips import tip
+from ..look.tips import one_line, tip
 from ..look.units import bytes_text, percent_text
 from ..model.stack_tree import NO_STACK, StackTree
 from .theme import Theme, current
@@ -118,7 +118,7 @@ class Icicle(QWidget):
             painter.fillRect(QRectF(inside.left(), inside.bottom() - 2, inside.width(), 2), QColor(self.theme.text))
         if rect.width() > 34:
             painter.setPen(QColor(palette.text_on(fill)))
-            text = f"{self.name_of(node)}  {bytes_text(int(self.tree.bytes[node]))}"
+            text = f"{one_line(self.name_of(node))}  {bytes_text(int(self.tree.bytes[node]))}"
             text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, inside.width() - 8)
             painter.drawText(inside.adjusted(4, 0, -4, 0), Qt.AlignmentFlag.AlignVCenter, text)
 

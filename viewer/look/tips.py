@@ -9,6 +9,13 @@ WIDEST = 240
 """Characters of a line; the table beside it has the whole."""
 
 
+def one_line(text: str) -> str:
+    """The text for a cell or a label in a picture: what breaks a line, turns it around or has no sign is a space."""
+    if len(text) > WIDEST:
+        text = f"{text[: WIDEST - 80]} ... {text[-74:]}"
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else " " for sign in text)
+
+
 def tip(text: str) -> str:
     """The text for a tooltip: long lines and long texts shortened, and never markup."""
     lines = text.splitlines()

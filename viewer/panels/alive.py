@@ -17,7 +17,9 @@ from .caption import Caption
 from .delegates import TableDelegate
 from .table_view import TableView
 
-_WIDTHS = {"bytes": 9, "category": 17, "layer": 14, "what": 28, "module": 24, "made in": 28, "allocated": 9, "freed": 8}
+_WIDTHS = {"bytes": 9, "category": 17, "layer": 12, "what": 28, "module": 24, "made in": 28, "allocated": 9, "freed": 8}
+_KEPT = ("category", "layer")
+"""Columns of words that are not cut for others."""
 
 
 class AlivePanel(QWidget):
@@ -72,7 +74,7 @@ class AlivePanel(QWidget):
         rows = query.select(run)
         self.view.show_columns(self.columns, rows)
         titles = [column.title for column in self.columns]
-        shared = tuple(i for i, c in enumerate(self.columns) if not c.right and c.title != "category")
+        shared = tuple(i for i, c in enumerate(self.columns) if not c.right and c.title not in _KEPT)
         self.view.set_widths(*(_WIDTHS.get(title, 24) for title in titles), shared=shared or (1,))
         total = int(run.allocations.bytes[rows].sum())
         of, when = shown_text(run, self.scope.view)

@@ -34,7 +34,11 @@ class Arrangement(QObject):
         self.settings = settings
         self._pages: dict[Page, str | None] = {}
         """What was last remembered of, or given to, the docks of each page; None before it was laid out."""
-        self._applying = False
+        self._applying = self._ended = False
+
+    def end(self) -> None:
+        """Remember nothing from here on: the window is closed, and its parts go one after the other."""
+        self._ended = True
 
     @property
     def hidden(self) -> frozenset[str]:
@@ -93,7 +97,7 @@ class Arrangement(QObject):
         return False
 
     def _asked(self, key: str, shown: bool) -> None:
-        if (key not in self.hidden) != shown:
+        if not self._ended and (key not in self.hidden) != shown:
             self.show_view(key, shown)
 
     def _hide_in(self, page: Page) -> None:
@@ -127,7 +131,7 @@ class Arrangement(QObject):
 
     def _store(self, page: Page, hiding: bool = False) -> None:
         """Remember where the docks of a page stand; of pages that are not in front nothing is to be learnt."""
-        if self._applying or self._pages.get(page) is None or not (page.isVisible() or hiding):
+        if self._applying or self._ended or self._pages.get(page) is None or not (page.isVisible() or hiding):
             return
         self._pages[page] = text = _text(page.docks.saved())
         self.settings.set(_docks_of(page), text)

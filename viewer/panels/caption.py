@@ -60,7 +60,7 @@ class Caption(QLabel):
         return super().event(event)
 
 
-def wrap_where_high(panel: QWidget, *captions: Caption) -> None:
+def wrap_where_high(panel: QWidget, *captions: Caption, high: int = _HIGH) -> None:
     """Whole sentences where the panel has the height for them; a low one keeps it for its table."""
     for caption in captions:
-        caption.setWordWrap(panel.height() >= _HIGH)
+        caption.setWordWrap(panel.height() >= high)

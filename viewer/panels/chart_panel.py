@@ -14,7 +14,6 @@ from ..model.grouping import GROUPINGS, available
 from ..state.scope import Scope
 from ..state.view_state import RunView
 
-
 _SPACING = 6
 
 

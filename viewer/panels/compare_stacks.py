@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QModelIndex, Qt, Signal
+from PySide6.QtGui import QStandardItemModel
 from PySide6.QtWidgets import QAbstractItemView, QTreeView, QWidget
 
 from ..analysis.diff import Diff
@@ -27,6 +28,8 @@ class StackDiffView(QTreeView):
         self.diff = diff
         self.work = WorkLine(self)
         self.work.lie_on(self)
+        self._begun = False
+        self.setModel(QStandardItemModel(self))  # who asks for the rows meanwhile finds none
         self.setAccessibleName("Difference by stack")
         self.setUniformRowHeights(True)
         self.setIndentation(9)  # stacks are deep
@@ -42,13 +45,13 @@ class StackDiffView(QTreeView):
     def showEvent(self, event: object) -> None:
         """Filled as soon as the tree is there, unless it was before."""
         super().showEvent(event)  # type: ignore[arg-type]
-        if self.model() is None and not self.work.is_busy and not self.work.is_stopped:
-            self.fill()
+        self.fill()
 
     def fill(self) -> None:
-        """Work out the tree and show it."""
-        a, b = self.diff.a, self.diff.b
-        self.work.begin("Comparing stacks", lambda job: StackDiff(a, b), self._take)
+        """Work out the tree and show it, once."""
+        if not self._begun:
+            self._begun, (a, b) = True, (self.diff.a, self.diff.b)
+            self.work.begin("Comparing stacks", lambda job: StackDiff(a, b), self._take)
 
     def _take(self, tree: StackDiff) -> None:
         model = StackDiffModel(tree, self)
@@ -64,8 +67,6 @@ class StackDiffView(QTreeView):
             self.picked.emit(model.tree.queries(model.node(index)))
 
     def _fit_columns(self) -> None:
-        if self.model() is None:
-            return
         digit = self.fontMetrics().horizontalAdvance("0")
         for column, characters in _WIDTHS.items():
             self.setColumnWidth(column, characters * digit + 12)

@@ -114,7 +114,7 @@ class RunsPanel(QWidget):
         self.view.show_columns(columns)
         longest = max((self._characters(run.name) for run in runs), default=0)
         rest = (max(self._characters(column.title), _LEAST.get(column.title, 8)) for column in columns[2:])
-        self.view.set_widths(3, min(longest + 1, 30), *rest, shared=())
+        self.view.set_widths(3, min(longest, 30), *rest, shared=())
 
     def _characters(self, text: str) -> int:
         """Digits that are as wide as this text."""

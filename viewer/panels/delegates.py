@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt
+from PySide6.QtCore import QLocale, QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPalette
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from ..charts.colours import fill_brush, hatch_brush
 from ..charts.theme import Theme, colour, current
+from ..look.tips import one_line
 from ..model.paints import Paint
 from ..state.array_table import FaintRole, ShareRole, SwatchRole
 
@@ -25,6 +27,9 @@ class TableDelegate(QStyledItemDelegate):
         super().__init__(parent)
         self.paint_of = paint_of
         self.theme: Theme = current()
+
+    def displayText(self, value: Any, locale: QLocale | QLocale.Language) -> str:
+        return one_line(super().displayText(value, locale))
 
     def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
         super().initStyleOption(option, index)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QMouseEvent
 from PySide6.QtWidgets import QApplication, QDockWidget, QHBoxLayout, QLabel, QToolButton, QWidget
 
 from .slots import Slot
+
+_ENDING_MS = 250
 
 
 class TitleBar(QWidget):
@@ -34,7 +36,7 @@ class TitleBar(QWidget):
         self.buttons = [
             self._button("⋯", f"Where {title} stands", dock.ask_where),
             self._button("↗", f"{title} in a window of its own, or back", dock.switch_window),
-            self._button("✕", f"Hide {title}", dock.close),
+            self._button("✕", f"Hide {title}", lambda: dock.hide_asked.emit(dock.key)),
         ]
         for button in self.buttons:
             line.addWidget(button)
@@ -67,7 +69,11 @@ class TitleBar(QWidget):
 
 
 class Dock(QDockWidget):
-    """Hidden by its user it says `hide_asked`: whether a view is shown is the same on every page."""
+    """Hidden by its user it says `hide_asked`: whether a view is shown is the same on every page.
+
+    A window of its own that is closed says so only after a while: where the program is being ended, its windows are
+    closed one after the other, and what the user had open is to be open again.
+    """
 
     hide_asked = Signal(str)
     where_asked = Signal(str, QPoint)
@@ -81,6 +87,10 @@ class Dock(QDockWidget):
         slot.set_seen(False)
         self.title_bar = TitleBar(self)
         self.setTitleBarWidget(self.title_bar)
+        self._closed = QTimer(self)
+        self._closed.setSingleShot(True)
+        self._closed.setInterval(_ENDING_MS)
+        self._closed.timeout.connect(lambda: self.hide_asked.emit(key))
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
         self.title_bar.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.title_bar.customContextMenuRequested.connect(
@@ -119,4 +129,4 @@ class Dock(QDockWidget):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         super().closeEvent(event)
-        self.hide_asked.emit(self.key)
+        self._closed.start()

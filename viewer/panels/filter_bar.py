@@ -51,7 +51,7 @@ class FilterBar(QWidget):
         for key, text in WITHIN.items():
             self.within.addItem(text, key)
         self.within.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        self.within.setMinimumContentsLength(30)
+        self.within.setMinimumContentsLength(38)
         self.within.activated.connect(lambda row: scope.look(within=self.within.itemData(row), allocation=None))
         self._later = QTimer(self)
         self._later.setSingleShot(True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ..charts.theme import Theme, current
 from ..look.units import exact_bytes_text
@@ -15,9 +16,11 @@ from ..state.scope import Scope
 from ..state.selection import moment
 from ..state.view_state import RunView
 from ..state.within import CURSOR, shown_query, within_of
+from .caption import Caption, wrap_where_high
 from .delegates import TableDelegate
 from .table_view import TableView
 
+_HIGH = 160  # pixels of the panel from which the place of the cursor has two lines
 _FIELDS = ("grouping", "cursor", "mark", "within", "filter")
 
 
@@ -31,7 +34,7 @@ class LegendPanel(QWidget):
         self.view = TableView("Groups, with bytes at the cursor and at the peak", self)
         self.view.set_delegate(TableDelegate(self.view, lambda group: self.paints[group]))
         self.view.picked.connect(self._picked)
-        self.where = QLabel(self)
+        self.where = Caption(self)
         self.where.setObjectName("where")
         self.where.setWordWrap(True)
         self.where.setAccessibleName("Where the cursor is")
@@ -50,6 +53,10 @@ class LegendPanel(QWidget):
         self.view.painter_of_cells.theme = theme
         self.dark = theme.dark
         self._fill()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wrap_where_high(self, self.where, high=_HIGH)
 
     def _fill(self) -> None:
         view = self.scope.view

@@ -9,11 +9,13 @@ from ..state.jobs import Jobs
 
 
 class LoadingBar(QFrame):
-    """Shows the job started last, with how far it is and a way to call it off."""
+    """Shows the job started last of those that run, with how far it is and a way to call it off."""
 
     def __init__(self, jobs: Jobs, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.jobs, self.number = jobs, 0
+        self._latest: dict[int, tuple[str, int]] = {}
+        """What each running job said last."""
         self.setObjectName("loading")
         self.text = QLabel(self)
         self.bar = QProgressBar(self)
@@ -35,18 +37,30 @@ class LoadingBar(QFrame):
         jobs.ended.connect(self._ended)
 
     def _started(self, number: int, title: str) -> None:
+        self._latest[number] = (title, 0)
+        self._show(number)
+
+    def _show(self, number: int) -> None:
         self.number = number
+        title, part = self._latest[number]
         self.text.setText(title)
-        self.bar.setValue(0)
+        self.bar.setValue(part)
         self.show()
 
     def _progressed(self, number: int, fraction: float, stage: str) -> None:
+        if number in self._latest:
+            self._latest[number] = (stage, int(fraction * 1000))
         if number == self.number:
             self.bar.setValue(int(fraction * 1000))
             self.text.setText(stage)
 
     def _ended(self, number: int) -> None:
-        if number == self.number:
+        self._latest.pop(number, None)
+        if number != self.number:
+            return
+        if self._latest:
+            self._show(next(reversed(self._latest)))
+        else:
             self.hide()
 
 

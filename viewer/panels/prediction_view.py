@@ -90,7 +90,7 @@ class PredictionPanel(QWidget):
         across.setChildrenCollapsible(False)
         across.addWidget(self.layers)
         across.addWidget(self.items)
-        across.setSizes([580, 420])  # shares; the splitter has no width yet
+        across.setSizes([560, 440])  # shares; the splitter has no width yet
         self.items.setVisible(self.missed is not None)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

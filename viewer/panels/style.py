@@ -85,6 +85,7 @@ QTabBar::tab {{
 }}
 #topbar QTabBar::tab {{ padding: 6px 11px; }}
 QTabBar::tab:selected {{ color: {text}; border-bottom: 2px solid {accent}; background: {panel}; }}
+QTabBar::tab:selected:focus {{ background: {selected}; }}
 QTabBar QToolButton {{ background: {window}; border: none; border-radius: 0; padding: 0; }}
 QTabBar::scroller {{ width: 40px; }}
 QTabBar::tab:hover {{ color: {text}; }}

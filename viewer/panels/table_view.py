@@ -60,8 +60,8 @@ class TableView(QTableView):
         self._setting = False
 
     def set_widths(self, *characters: int, shared: tuple[int, ...], spare: tuple[int, ...] = ()) -> None:
-        """Column widths in characters. Columns get theirs, except that those `shared` share what is left; where there is
-        too little room for all, those that are `spare` go, the first of them first."""
+        """Column widths in characters. Columns get theirs, except that those `shared` share what is left; where there
+        is too little room for all, those that are `spare` go, the first of them first."""
         self._widths, self._shared, self._spare = characters, shared, spare
         self._fit_columns()
 

@@ -125,10 +125,10 @@ class WhatElsePanel(QWidget):
         """All sections where the panel is high enough, else the chosen one."""
         only = None if self.height() >= _HIGH else self.section.currentIndex()
         self.choice.setVisible(only is not None)
-        for widget in (self.caption, self.changes):
-            widget.setVisible(only in (None, 0))
-        for widget in (self.degrees, self.stages):
-            widget.setVisible(only in (None, 1))
+        for part in (self.caption, self.changes):
+            part.setVisible(only in (None, 0))
+        self.degrees.setVisible(only in (None, 1))
+        self.stages.setVisible(only in (None, 1))
         self.left.setVisible(only in (None, 0, 1))
         self.right.setVisible(only in (None, 2))
 

@@ -29,7 +29,7 @@ class WorkLine(LoadingBar):
         self._patience.setSingleShot(True)
         self._patience.setInterval(_PATIENCE_MS)
         self._patience.timeout.connect(self.show)
-        self.destroyed.connect(lambda: _end(jobs))
+        jobs.end_with(self)
 
     def lie_on(self, view: QWidget) -> None:
         """Along the top of a view that has no place for it, and nothing to show before the work is done."""
@@ -80,8 +80,3 @@ class WorkLine(LoadingBar):
         self.bar.setVisible(not stopped)
         self.cancel.setText(word)
         self.cancel.setAccessibleName(word)
-
-
-def _end(jobs: Jobs) -> None:
-    jobs.blockSignals(True)  # who would hear of it is just being destroyed
-    jobs.shutdown()
