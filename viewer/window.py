@@ -232,8 +232,9 @@ class Window(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         remember(self, self.settings)
-        self.settings.save()
         self.hide()
+        self.arrangement.end()
+        self.settings.save()
         self.jobs.shutdown()
         for dialog in self.dialogs.values():
             dialog.shutdown()

@@ -56,6 +56,15 @@ class Attention(nn.Module):
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
+class Masked(Attention):
+    """Fused, with a mask of its own that wants no gradient."""
+
+    def forward(self, x):
+        q, k, v = (p(x).unflatten(-1, (-1, HEAD_DIM)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        mask = torch.full((BATCH, 1, TOKENS, TOKENS), -1e9).triu(1)
+        return self.o_proj(F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2))
+
+
 class Layer(nn.Module):
     def __init__(self, **given):
         super().__init__()
@@ -251,3 +260,13 @@ def test_scores_and_statistics_are_not_taken_for_one_another(tmp_path):
     assert mask.bytes == 4 * SCORES and mask.text.startswith("dropout mask of attention's scores in float32")
     again = items["T x T tensors in attention"]
     assert again.bytes == 4 * SCORES and again.text.startswith("attention's scores once more")
+
+
+def test_attentions_own_mask_is_not_its_dropout(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(Layer.__init__.__globals__, "Attention", Masked)
+        run = recorded(tmp_path / "masked.mstrata")
+    assert (kernels_of(run).attention, kernels_of(run).dropout) == ("efficient", "none")
+    items = [item for item in residual(run, shape_of(run), plan_in_force(run)).items if "mask" in item.text]
+    assert [item.bytes for item in items] == [LAYERS * BATCH * TOKENS * TOKENS * 4]
+    assert items[0].text.startswith("attention's mask in float32, T x T")

@@ -67,6 +67,12 @@ def test_each_rule_by_hand(tmp_path: Path) -> None:
     assert run.inferred.steps == ((0, 12),)
 
 
+def test_two_optimizers_make_one_step(tmp_path: Path) -> None:
+    step = [("+", 1, [MODULE]), ("+", 2, [ENGINE]), ("-", 1, [ENGINE]), ("+", 3, STEP), ("-", 2, ZERO), ("+", 4, STEP)]
+    run = made_of(tmp_path, [*step, ("+", 5, [MODULE]), ("+", 6, [ENGINE]), ("-", 5, [ENGINE]), ("-", 3, STEP)])
+    assert run.inferred is not None and run.inferred.steps == ((0, 6),)
+
+
 def test_a_pass_that_the_trace_cuts_says_nothing_of_what_it_leaves(tmp_path: Path) -> None:
     run = made_of(tmp_path, [("+", 1, [MODULE]), ("-", 1, [ENGINE]), ("+", 2, [ENGINE])])
     assert category_at(run, 1) == [Category.activation]

@@ -9,7 +9,7 @@ import pytest
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file
 
-from .snapshots import HEAP, alloc, block, event, free, segment, snapshot, timed, written
+from .snapshots import HEAP, START_US, alloc, block, event, free, segment, snapshot, timed, written
 
 
 @pytest.mark.parametrize("waiting", ["active_pending_free", "active_awaiting_free"])
@@ -22,3 +22,19 @@ def test_what_waits_for_a_stream_to_free_it_is_active(tmp_path: Path, waiting: s
     assert run.curve.tolist() == [1570, 5570, 5570, 5570, 5500]
     assert (run.baseline_bytes, run.peak_bytes, run.peak_position, run.end_bytes) == (1570, 5570, 1, 5500)
     assert run.allocations.bytes[run.allocations.alive(4)].tolist() == [500, 1000, 4000]
+
+
+def test_events_of_one_device_keep_their_order_against_their_times(tmp_path: Path) -> None:
+    first = [alloc(HEAP + 512 * i, 512, time_us=START_US + at) for i, at in enumerate((10, 5, 20))]
+    second = [alloc(HEAP + (1 << 40), 512, time_us=START_US + 7)]
+    events = open_file(written(tmp_path, snapshot([], [first, second]))).events
+    assert events.device.tolist() == [1, 0, 0, 0]
+    assert (events.address[1:] - HEAP).tolist() == [0, 512, 1024]
+
+
+def test_a_block_that_names_no_request_was_asked_for_whole(tmp_path: Path) -> None:
+    old = block(HEAP, 512)
+    del old["requested_size"]
+    blocks = [old, block(HEAP + 512, 1024, requested=1000)]
+    run = Run(open_file(written(tmp_path, snapshot([segment(blocks, total_size=1536)], []))))
+    assert (run.peak_bytes, run.end_bytes) == (1512, 1512)

@@ -118,6 +118,15 @@ def test_frames_in_the_middle_and_texts_of_any_length() -> None:
     assert content(through_columns(data, window=9000)) == content(through_dicts(data))
 
 
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_whole_numbers_of_every_length_and_sign_are_themselves(protocol: int) -> None:
+    numbers = [sign * 2**bits + near for bits in range(63) for sign in (1, -1) for near in (-1, 0, 1)]
+    events = [alloc(HEAP + 512 * i, 512, stream=number) for i, number in enumerate(numbers)]
+    data = pickle.dumps(snapshot([], [timed(events)]), protocol)
+    assert in_runs(value_of(data))[0] > len(numbers) - 30
+    assert through_columns(data).events.stream.tolist() == numbers
+
+
 def test_changing_an_entry_that_was_complete_is_refused() -> None:
     data = pickle.dumps(snapshot([], [many(50)]), 4)
     number = data.count(b"\x94") - 30

@@ -179,11 +179,14 @@ def _recurrent(kept: Kept, places: Places, dtype: str) -> tuple[str, str] | None
 def _statistics(kept: Kept, places: Places, dtype: str) -> tuple[str, str] | None:
     if kept.dtype in _NO_GRADIENT:
         return f"{kept.dtype} indices or random state{_in(kept, places)}", "kept for backward beside the activations"
-    if kept.op or "ttention" not in places.class_of(kept.module):
+    if kept.op:
         return None
-    length = places.run.recording.meta.sequence or 0
-    if length > 1 and kept.shape[-2:-1] == (length,):
+    if places.is_square(kept):
+        return f"attention's mask in {kept.dtype}, T x T", "a kernel that is told that it is causal needs none"
+    if places.is_table(kept):
         return f"a {kept.dtype} table with a row for each position, rotary angles say", "made once for all layers"
+    if "ttention" not in places.class_of(kept.module):
+        return None
     if kept.dtype == "float32":
         return "float32 log-sum-exp or other statistics of attention", "every memory-efficient kernel keeps them"
     return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from math import prod
 
 from memstrata.capture.format.plan import InnerNorm
 

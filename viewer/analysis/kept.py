@@ -7,10 +7,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from memstrata.capture.format.plan import ModelShape, Plan, covers
+from memstrata.capture.format.recording import Meta
 from memstrata.capture.format.schema import NONE, Category, Phase
 
 from ..model.query import ACTIVATIONS, AllocationQuery
@@ -51,6 +53,15 @@ class Kept:
 def words(op: str) -> str:
     """`log softmax` for the autograd node LogSoftmaxBackward0."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", re.sub(r"Backward\d*$", "", op)).lower()
+
+
+def are_scores(op: str, shape: tuple[int, ...], meta: Meta) -> bool:
+    """Whether a saved tensor is sequence x sequence for several heads. What no operator made and all heads share is the
+    attention's own mask."""
+    length, batch = meta.sequence or 0, meta.batch or 1
+    if len(shape) < 3 or length < 2 or shape[-2:] != (length, length):
+        return False
+    return bool(op) or prod(shape[:-2]) > batch
 
 
 class KeptReader:

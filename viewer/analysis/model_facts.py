@@ -17,7 +17,7 @@ from ..model.run import Run
 from .config_fields import fields_of_file
 from .gated_delta import DeltaHeads
 from .halves import is_output_name
-from .kept import words
+from .kept import are_scores, words
 from .kernels import RECURRENT, Kernels, Mask, ModelFacts
 from .module_tree import ITEMSIZE, ModuleTree
 from .shape_presets import CONFIGS
@@ -113,8 +113,9 @@ class SavedInLayers:
 
     def __init__(self, run: Run, tree: ModuleTree) -> None:
         table, strings = run.recording.saved_tensors, run.recording.strings
-        meta = run.recording.meta
-        self.tree, self.length, self.tokens = tree, meta.sequence or 0, (meta.batch or 1) * (meta.sequence or 1)
+        self.tree, self.meta = tree, run.recording.meta
+        self.length = self.meta.sequence or 0
+        self.tokens = (self.meta.batch or 1) * (self.length or 1)
         columns = (table.op, table.dtype, table.shape, table.module, table.known != NONE)
         self.every: list[_Saved] = []
         for op, dtype, shape, module, known in dict.fromkeys(zip(*(c.tolist() for c in columns), strict=True)):
@@ -163,8 +164,7 @@ class SavedInLayers:
         return "Dropout" in self.tree.classes[each.module] or self._is_scores(each)
 
     def _is_scores(self, each: _Saved) -> bool:
-        """Sequence x sequence of several heads and samples."""
-        return len(each.shape) >= 3 and self.length > 1 and each.shape[-2:] == (self.length, self.length)
+        return are_scores(each.op, each.shape, self.meta)
 
 
 def _itemsize(dtype: str) -> int:

@@ -2,8 +2,9 @@
 indices, norms, the head, and a cross-entropy over its vocabulary.
 
 An embedding keeps the indices it was given; what it puts out is the first layer's residual input, one storage. A norm
-and a Linear keep their input, a dropout its mask, soft-capping of logits the tanh. A loss over logits keeps the log-probabilities in float32, and the labels. The logits
-themselves are not kept for backward: they are a temporary of the budget.
+and a Linear keep their input, a dropout its mask, soft-capping of logits the tanh. A loss over logits keeps the
+log-probabilities in float32, and the labels. The logits themselves are not kept for backward: they are a temporary of
+the budget.
 """
 
 from __future__ import annotations

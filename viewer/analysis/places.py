@@ -7,7 +7,7 @@ from functools import cached_property
 from memstrata.capture.format.plan import covers
 
 from ..model.run import Run
-from .kept import Kept
+from .kept import Kept, are_scores
 from .matching import VIEWS
 from .module_tree import ModuleTree
 
@@ -44,15 +44,25 @@ class Places:
         return tuple(out)
 
     def is_scores(self, kept: Kept) -> bool:
-        """Whether it is sequence x sequence, of several heads or samples."""
+        """Whether it lies in a layer and is sequence x sequence, for several heads."""
+        return kept.layer >= 0 and are_scores(kept.op, kept.shape, self.run.recording.meta)
+
+    def is_square(self, kept: Kept) -> bool:
+        """Whether it is sequence x sequence, for several heads or for all."""
         length = self.run.recording.meta.sequence or 0
-        return kept.layer >= 0 and length > 1 and len(kept.shape) >= 3 and kept.shape[-2:] == (length, length)
+        return kept.layer >= 0 and length > 1 and kept.shape[-2:] == (length, length)
+
+    def is_table(self, kept: Kept) -> bool:
+        """Whether attention keeps it, no operator made it, and it has a row for each position: rotary angles say."""
+        length = self.run.recording.meta.sequence or 0
+        inside = kept.layer >= 0 and not kept.op and "ttention" in self.class_of(kept.module)
+        return inside and length > 1 and kept.shape[-2:-1] == (length,) and not self.is_square(kept)
 
     def what(self, kept: Kept) -> str:
-        """`silu outputs`; where no op says more, `tensors`, or that they are as large as scores."""
+        """`silu outputs`; where no op says more, `tensors`, or that they are sequence x sequence."""
         if kept.op and kept.op not in VIEWS:
             return f"{kept.op} outputs"
-        tensors = "T x T tensors" if self.is_scores(kept) else "tensors"
+        tensors = "T x T tensors" if self.is_square(kept) else "tables" if self.is_table(kept) else "tensors"
         return tensors if kept.op else f"{tensors} without grad_fn"
 
     def role(self, layer: int, module: str) -> str:

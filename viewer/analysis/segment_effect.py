@@ -237,7 +237,9 @@ def _last(row: I64, run: I64) -> I64:
 
 
 def _dropped(facts: StepFacts, rows: I64, last_run: I64, b: int) -> _Piece:
-    """The originals: alive until the layer that saves them last is done, or until others that save them are."""
+    """The originals: alive until the layer that saves them last is done, or until others that save them are. In truth
+    each dies with the last variable of the model's own code that names it. A recording cannot say when that is, because
+    autograd holds the tensor longer: so inside a layer's forward this is the most that can be alive."""
     end = facts.run.allocations.end[rows]
     stop, survives = _drop_positions(facts, rows, last_run, b)
     size = facts.run.allocations.bytes[rows]

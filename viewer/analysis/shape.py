@@ -78,13 +78,8 @@ def shape_of_recording(recording: Recording) -> ModelShape | None:
     seen = rows_seen(recording, hidden)
     if seen is None:
         return None
-    frozen = frozen_layers(recording)
-    layers = [LayerShape(layer.kind, ()) if still else layer for layer, still in zip(layers, frozen, strict=True)]
     rows_of_list = rows_of_lists(recording, hidden, prod(seen))
-    layers = [
-        scaled(layer, rows_of_list.get(number, prod(seen)), prod(seen))
-        for layer, number in zip(layers, recording.layers.list.tolist(), strict=True)
-    ]
+    layers = _as_they_ran(recording, layers, rows_of_list, prod(seen))
     ranges = tuple(_ranges(recording))
     outside = OutsideLayers(recording, tree, itemsize, prod(seen))
     ahead, behind = outside.ahead(), outside.behind()
@@ -106,6 +101,16 @@ def shape_of_recording(recording: Recording) -> ModelShape | None:
         ahead=ahead,
         behind=behind,
     )
+
+
+def _as_they_ran(recording: Recording, layers: list[LayerShape], rows: dict[int, int], tokens: int) -> list[LayerShape]:
+    """Nothing of frozen layers, and each list's own number of rows."""
+    lists = recording.layers.list.tolist()
+    kept = (
+        LayerShape(layer.kind, ()) if still else layer
+        for layer, still in zip(layers, frozen_layers(recording), strict=True)
+    )
+    return [scaled(layer, rows.get(number, tokens), tokens) for layer, number in zip(kept, lists, strict=True)]
 
 
 class _LayerReader:

@@ -17,7 +17,7 @@ _MISTRAL = {
 CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": {
         "model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024,
-        "vocab_size": 50257, "dtype": "float32",
+        "vocab_size": 50257, "dtype": "float32", "attn_pdrop": 0.1,
         "tie_word_embeddings": True,
     },
     "llama-3-8b": _LLAMA | {
@@ -41,6 +41,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "dtype": "bfloat16",
     },
     "gemma-2-9b": {
+        "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0,
         "model_type": "gemma2", "hidden_size": 3584, "num_hidden_layers": 42, "num_attention_heads": 16,
         "num_key_value_heads": 8, "head_dim": 256, "intermediate_size": 14336, "vocab_size": 256000,
         "layer_types": ["sliding_attention", "full_attention"] * 21, "dtype": "bfloat16",
@@ -51,7 +52,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "hybrid": {
         "hidden_size": 5120, "num_hidden_layers": 64, "num_attention_heads": 24, "num_key_value_heads": 4,
-        "head_dim": 256, "attn_output_gate": True, "intermediate_size": 17408, "vocab_size": 248320,
+        "head_dim": 256, "attn_output_gate": True, "qk_norm": True, "intermediate_size": 17408, "vocab_size": 248320,
         "linear_num_value_heads": 48, "linear_num_key_heads": 16, "linear_key_head_dim": 128,
         "linear_value_head_dim": 128, "dtype": "bfloat16",
         "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 16,

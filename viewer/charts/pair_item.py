@@ -11,6 +11,7 @@ from memstrata.capture.format.schema import I64
 from ..look.units import bytes_text
 from ..model.axes import XAxis
 from ..model.paints import Paint
+from ..model.peaks import peaks_of
 from ..model.run import Run
 from ..state.structure import Structure
 from .band_painter import band_rects
@@ -71,7 +72,8 @@ class PairItem(PixelItem):
     def _area(self, painter: QPainter, frame: Frame, number: int) -> QPolygonF:
         """Fills the area of a run. Returns the line over it."""
         curve, paint = self.runs[number].curve, run_paints(self.theme)[number]
-        columns = peak_columns(curve, self.axes[number], frame.x0, frame.x1, frame.columns)
+        peaks = self.runs[number].once(peaks_of)
+        columns = peak_columns(peaks, self.axes[number], frame.x0, frame.x1, frame.columns)
         if not len(columns.positions):
             return QPolygonF()
         values = curve[columns.positions]

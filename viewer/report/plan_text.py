@@ -9,7 +9,7 @@ from ..analysis.operators import kinds_that_ran, parse_keep
 from ..analysis.place import place_of
 from ..analysis.plan_code import fsdp2_code, huggingface_code, torch_code
 from ..analysis.plan_search import Search
-from ..analysis.planner import Outcome, Planner
+from ..analysis.planner import CHECKPOINT_SECONDS, Outcome, Planner
 from ..look.units import bytes_text, count_text, percent_text, seconds_text
 from ..model.run import Run
 from .layout import joined, section, table, wrapped
@@ -87,6 +87,9 @@ def _chosen(planner: Planner, outcome: Outcome) -> list[str]:
     if planner.keep:
         rows.insert(2, ("kept outputs of operators", "-", bytes_text(outcome.cached_bytes)))
     lines += section("Peaks", table(("", "measured", "with the plan"), rows))
+    if outcome.at_most_seconds is not None:
+        said = f"With what each checkpoint costs the host besides, up to {seconds_text(CHECKPOINT_SECONDS)}, it is at"
+        lines += wrapped(f"{said} most {_time(outcome.at_most_seconds, '+')} per step.", indent="  ")
     lines += section("Segments", wrapped(segments_text(outcome), indent="  "))
     return lines + _operators(planner, outcome)
 
@@ -184,5 +187,6 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "kept_output_bytes": outcome.cached_bytes,
         "peak_in_recompute": outcome.peak_in_recompute,
         "extra_seconds": outcome.extra_seconds,
+        "extra_seconds_at_most": outcome.at_most_seconds,
         "estimate": True,
     }

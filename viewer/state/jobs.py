@@ -6,9 +6,11 @@ everything that touches the window runs in the window's thread.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 from PySide6.QtCore import QObject, Qt, Signal
 from shiboken6 import isValid
@@ -62,6 +64,7 @@ class Jobs(QObject):
         self._running: dict[int, tuple[Job, Callable[[Any], None], Callable[[str], None]]] = {}
         self._threads = CollectHere(self)
         self._next = 1
+        _LIVING.add(self)
         self._answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
 
     def start(
@@ -96,6 +99,16 @@ class Jobs(QObject):
             self.cancel(number)
         self._threads.join()
 
+    def end(self) -> None:
+        """Shut down without a word: who would hear it is just being destroyed."""
+        if isValid(self):
+            self.blockSignals(True)
+        self.shutdown()
+
+    def end_with(self, owner: QObject) -> None:
+        """End when this object is destroyed."""
+        owner.destroyed.connect(lambda: self.end())
+
     def _work(self, job: Job, work: Callable[[Job], Any]) -> None:
         answer, sentence = None, ""
         try:
@@ -108,7 +121,8 @@ class Jobs(QObject):
             sentence = f"{job.title}: not enough memory"
         except Exception as error:  # a fault of ours must reach the user as a sentence, not end the thread in silence
             sentence = f"{job.title}: {type(error).__name__}: {error}"
-        self._answered.emit(job.number, answer, sentence)
+        if isValid(self):
+            self._answered.emit(job.number, answer, sentence)
 
     def _deliver(self, number: int, answer: Any, sentence: str) -> None:
         entry = self._running.pop(number, None)
@@ -120,3 +134,13 @@ class Jobs(QObject):
             failed(sentence)
         else:
             done(answer)
+
+
+_LIVING: WeakSet[Jobs] = WeakSet()
+
+
+@atexit.register  # after Qt's own was registered, so it runs before it: Qt would destroy what threads still speak to
+def end_all() -> None:
+    """End the jobs of a process that ends with its window open."""
+    for jobs in tuple(_LIVING):
+        jobs.end()

@@ -57,7 +57,7 @@ class WhatIf(QObject):
         self._waiting: tuple[int, Found] | None = None
         jobs = self.jobs = Jobs()
         jobs.progressed.connect(self._progress)
-        self.destroyed.connect(lambda: jobs.shutdown())
+        jobs.end_with(self)
 
     def _progress(self, _number: int, fraction: float, stage: str) -> None:
         self.progressed.emit(fraction, stage)

@@ -18,7 +18,7 @@ class PlannedJob(QObject):
         super().__init__(parent)
         self.found: PlannedBefore | None = None
         jobs = self._jobs = Jobs()
-        self.destroyed.connect(lambda: jobs.shutdown())
+        jobs.end_with(self)
         jobs.start("Planning from the run before", lambda job: diff.planned, self._done, lambda _: None)
 
     def _done(self, found: PlannedBefore | None) -> None:

@@ -33,7 +33,7 @@ class Scope(QObject):
         self.session = session
         self.run = run
         jobs = self.ahead = Jobs()
-        self.destroyed.connect(lambda: jobs.shutdown())
+        jobs.end_with(self)
         session.changed.connect(self._session_changed)
 
     @property
@@ -92,7 +92,8 @@ class Scope(QObject):
             self.ahead.start(AHEAD, lambda job: afterwards(run, job), lambda _: None, lambda _: None)
 
     def release(self) -> None:
-        """Hear nothing of the session any more."""
+        """Hear nothing of the session any more, and work nothing out."""
+        self.ahead.shutdown()
         self.session.changed.disconnect(self._session_changed)
 
     def _session_changed(self, old: ViewState, new: ViewState) -> None:
