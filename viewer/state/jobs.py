@@ -1,6 +1,6 @@
 """Long work outside the window's thread: each job has a number, a cancel check and progress; stale answers are dropped.
 
-The work itself sees plain Python only, never a Qt object. Its answer travels back through a queued signal, so
+The work itself sees plain Python only, never a Qt object. Its answer is fetched by a timer, so
 everything that touches the window runs in the window's thread.
 """
 
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import atexit
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 from shiboken6 import isValid
 
 from memstrata.capture.format.problems import FormatError
 
 from .collecting import CollectHere
+
+_POST_MS = 10
 
 
 class Cancelled(Exception):
@@ -57,7 +60,6 @@ class Jobs(QObject):
     """(number, fraction from 0 to 1, stage)"""
     ended = Signal(int)
     """The number of a job that is over, however it ended."""
-    _answered = Signal(int, object, str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -65,17 +67,21 @@ class Jobs(QObject):
         self._threads = CollectHere(self)
         self._next = 1
         _LIVING.add(self)
-        self._answered.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+        self._mail: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        """What threads have said: a thread that emits a signal may wait for Qt while Qt waits for Python."""
+        self._post = QTimer(self, interval=_POST_MS)
+        self._post.timeout.connect(self._hand_out)
 
     def start(
         self, title: str, work: Callable[[Job], Any], done: Callable[[Any], None], failed: Callable[[str], None]
     ) -> int:
         """Run `work(job)`; then `done(answer)` or `failed(sentence)` in this thread. Returns the job's number."""
-        job = Job(self._next, title, self.progressed.emit)
+        job = Job(self._next, title, lambda *said: self._mail.append((self._tell, said)))
         self._next += 1
         self._running[job.number] = (job, done, failed)
         job.thread = threading.Thread(target=self._work, args=(job, work), name=f"memstrata {title}", daemon=True)
         self._threads.watch(job.thread)
+        self._post.start()
         self.started.emit(job.number, title)
         job.thread.start()
         return job.number
@@ -98,6 +104,9 @@ class Jobs(QObject):
         for number in self.running:
             self.cancel(number)
         self._threads.join()
+        self._mail.clear()
+        if isValid(self._post):
+            self._post.stop()
 
     def end(self) -> None:
         """Shut down without a word: who would hear it is just being destroyed."""
@@ -121,8 +130,18 @@ class Jobs(QObject):
             sentence = f"{job.title}: not enough memory"
         except Exception as error:  # a fault of ours must reach the user as a sentence, not end the thread in silence
             sentence = f"{job.title}: {type(error).__name__}: {error}"
-        if isValid(self):
-            self._answered.emit(job.number, answer, sentence)
+        self._mail.append((self._deliver, (job.number, answer, sentence)))
+
+    def _hand_out(self) -> None:
+        while self._mail:
+            act, said = self._mail.popleft()
+            act(*said)
+        if not self._running:
+            self._post.stop()
+
+    def _tell(self, number: int, fraction: float, stage: str) -> None:
+        if number in self._running:
+            self.progressed.emit(number, fraction, stage)
 
     def _deliver(self, number: int, answer: Any, sentence: str) -> None:
         entry = self._running.pop(number, None)
