@@ -72,12 +72,12 @@ from memstrata.viewer import window as module
 def look():
     found = [w for w in QApplication.topLevelWidgets() if isinstance(w, module.Window)]
     page = found[0].content.page if found else None
-    if page is None or not page.stages.is_done:
+    if page is None or not page.stages.is_done or not page.isVisible():
         QTimer.singleShot(20, look)
     elif not page.docks.docks["stacks"].isFloating():
         page.docks.move_to("stacks", "window")
         page.docks.docks["stacks"].setGeometry(120, 140, 500, 300)
-        QTimer.singleShot(1000, look)
+        QTimer.singleShot(300, look)
     else:
         print(page.docks.docks["stacks"].isVisible())
         getattr(QApplication, sys.argv[1])()
