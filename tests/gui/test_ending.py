@@ -170,14 +170,22 @@ def test_of_several_files_one_that_is_bad_refuses_all(
     assert said.count("\n") == 1 and "notes.txt" in said and no_thread()
 
 
-def test_a_file_dropped_while_another_is_read_opens_beside_it(
+def drop_while_reading(
     window: Window, tapes: tuple[str, str], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> threading.Event:
+    """Drop the second file while the first is being read, which goes on once the event is set."""
     gate = hold_reading(monkeypatch)
     window.open_paths([tapes[0]])
     qtbot.waitUntil(lambda: "Reading plain.mstrata" in window.loading.text.text(), timeout=5_000)
     monkeypatch.undo()
     drop(window, tapes[1])
+    return gate
+
+
+def test_a_file_dropped_while_another_is_read_opens_beside_it(
+    window: Window, tapes: tuple[str, str], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = drop_while_reading(window, tapes, qtbot, monkeypatch)
     assert len(window.jobs.running) == 2
     qtbot.waitUntil(lambda: len(window.session.state.runs) == 1, timeout=20_000)
     assert [run.name for run in window.session.state.runs] == ["checkpointed.mstrata"]
@@ -193,11 +201,7 @@ def test_a_file_dropped_while_another_is_read_opens_beside_it(
 def test_what_is_read_can_still_be_cancelled_when_the_other_is_done(
     window: Window, tapes: tuple[str, str], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = hold_reading(monkeypatch)
-    window.open_paths([tapes[0]])
-    qtbot.waitUntil(lambda: "Reading plain.mstrata" in window.loading.text.text(), timeout=5_000)
-    monkeypatch.undo()
-    drop(window, tapes[1])
+    gate = drop_while_reading(window, tapes, qtbot, monkeypatch)
     qtbot.waitUntil(lambda: len(window.session.state.runs) == 1, timeout=20_000)
     qtbot.mouseClick(window.loading.cancel, Qt.MouseButton.LeftButton)
     gate.set()
