@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from memstrata.viewer.state.recent import samples
+
 from . import tree
 
 
@@ -23,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("tree")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(tree.ROOT / name, copy)
-    for folder in tree.FOLDERS:
+    for folder in (*tree.FOLDERS, tree.SAMPLES):
         shutil.copytree(tree.ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(copy / "dist"), str(copy)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300)
@@ -47,13 +49,15 @@ def project() -> dict[str, object]:
 
 
 def test_every_package_is_declared(project: dict) -> None:
-    assert sorted(project["tool"]["setuptools"]["packages"]) == tree.packages(), "[tool.setuptools] packages"
+    assert sorted(project["tool"]["setuptools"]["packages"]) == sorted([*tree.packages(), "memstrata.samples"]), (
+        "[tool.setuptools] packages"
+    )
 
 
 def test_the_wheel_holds_the_tree(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = sorted(name for name in archive.namelist() if ".dist-info/" not in name)
-    assert inside == sorted(f"memstrata/{path.as_posix()}" for path in tree.files())
+    assert inside == sorted(f"memstrata/{path.as_posix()}" for path in tree.files((*tree.FOLDERS, tree.SAMPLES)))
 
 
 def test_both_halves_are_marked_as_typed(wheel: Path) -> None:
@@ -79,6 +83,19 @@ def test_the_command_starts_from_the_wheel_alone(unpacked: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(unpacked))
     assert all(command in done.stdout for command in ("view", "report", "diff", "predict", "demo"))
+
+
+def test_the_samples_of_an_empty_window_are_in_the_wheel(unpacked: Path) -> None:
+    program = (
+        f"import sys; sys.path[:0] = [{str(unpacked)!r}, {sysconfig.get_path('purelib')!r}]; "
+        "from memstrata.viewer.state.recent import samples; "
+        "print(*(path for sample in samples() for path in sample.paths), sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    here = [Path(path).relative_to(tree.ROOT) for sample in samples() for path in sample.paths]
+    assert [Path(path) for path in done.stdout.split()] == [unpacked / "memstrata" / path for path in here]
+    assert Path("samples/ranks") in here
 
 
 def test_the_core_needs_numpy_only(project: dict) -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("capture", "viewer")
+SAMPLES = "samples"
+"""Recordings to look at and the scripts that make them: installed too, but no part of the program."""
 
 
-def files() -> list[Path]:
+def files(folders: tuple[str, ...] = FOLDERS) -> list[Path]:
     """Every file that belongs into an installation, relative to the project."""
-    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file())
+    found = (path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file())
     return sorted(p.relative_to(ROOT) for p in found if "__pycache__" not in p.parts and not p.name.startswith("."))
 
 
