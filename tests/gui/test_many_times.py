@@ -6,6 +6,7 @@ import gc
 import os
 import resource
 from pathlib import Path
+from weakref import ref
 
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QApplication
@@ -19,7 +20,7 @@ from memstrata.viewer.state.view_state import ViewState
 from memstrata.viewer.state.view_state import opened as with_run
 from memstrata.viewer.window import Window
 
-from .conftest import ready, settle
+from .conftest import Opener, ready, settle
 from .test_settings import Start, file, start
 
 __all__ = ["file", "start"]  # fixtures
@@ -61,7 +62,6 @@ def test_a_comparison_opened_and_closed_fifty_times_leaves_nothing(
                 QApplication.processEvents()
             window.session.set(ViewState())
             assert not window.content.pages
-            window.session.forget()
             del page
             if turn % 5 == 4:
                 settle()
@@ -70,6 +70,18 @@ def test_a_comparison_opened_and_closed_fifty_times_leaves_nothing(
     assert not said
     assert len(counts) == 10 and len(set(counts[WARM:])) == 1 and counts[-1][2] == 0
     assert sizes[-1] - sizes[WARM] < 16 * MIB, [size // MIB for size in sizes]
+
+
+def test_of_the_runs_that_were_closed_only_the_last_is_kept_to_come_back(
+    window: Window, opened: Opener, tapes: tuple[str, str]
+) -> None:
+    runs = []
+    for path in (*tapes, *tapes):
+        opened(path)
+        runs.append(ref(window.session.state.runs[0]))
+        window.tabs.close_front()
+        settle()
+    assert [run() is not None for run in runs] == [False, False, False, True]
 
 
 def ranks(samples: Path, folder: Path, which: tuple[int, ...] = (0, 1, 0)) -> list[str]:

@@ -53,12 +53,12 @@ def test_closing_keeps_the_page_in_front(runs: tuple[Run, Run]) -> None:
     assert closed(state, 1).run is runs[0]
 
 
-def test_quick_changes_of_one_kind_are_one_step_back(runs: tuple[Run, Run]) -> None:
+def test_changes_of_one_gesture_are_one_step_back(runs: tuple[Run, Run]) -> None:
     session = Session()
     session.set(opened(ViewState(), runs[0], "category"))
     start = session.state
     for cursor in range(5):
-        session.look(0, cursor=cursor)
+        session.look(0, ("keys",), cursor=cursor)
     session.look(0, grouping="layer")
     session.undo()
     assert session.view(0).cursor == 4 and session.view(0).grouping == "category"
@@ -68,8 +68,21 @@ def test_quick_changes_of_one_kind_are_one_step_back(runs: tuple[Run, Run]) -> N
     assert session.view(0).cursor == 4
     session.look(0, cursor=9)
     assert not session.can_redo
-    session.forget()
-    assert not session.can_undo
+
+
+def test_only_the_run_closed_last_can_come_back(runs: tuple[Run, Run]) -> None:
+    session = Session()
+    session.set(both(runs))
+    session.look(1, cursor=3)
+    session.set(closed(session.state, 0))
+    session.undo()
+    assert session.state.runs == runs and session.view(1).cursor == 3
+    session.redo()
+    session.set(closed(session.state, 0))
+    session.undo()
+    assert session.state.runs == (runs[1],) and session.view(0).cursor == 3
+    session.undo()
+    assert session.state == ViewState() and not session.can_undo
 
 
 def test_a_scope_hears_of_its_own_run_only_and_survives_others_closing(runs: tuple[Run, Run]) -> None:

@@ -11,14 +11,22 @@ from .view_state import RunView, ViewState, looking
 
 _MERGE_SECONDS = 0.7
 _LONGEST = 200
-_WHOLE = ("runs", "page", "slot", "pair", "common_axis", "cut")
-"""Fields of the state that are not those of one run."""
+
+
+class Drag:
+    """One press of a button until it is let go, however long it takes: equal to no other."""
+
+
+Gesture = Drag | tuple[object, ...]
+"""What somebody does over a while: a drag, or what is named by the tuple as long as it goes on without a rest."""
 
 
 class Session(QObject):
     """The only mutable thing in the viewer. `set` is the only way to change it, `changed` the only signal of it.
 
-    Changes of the same kind in quick succession (a drag of the cursor, turns of the wheel) are one step of undo.
+    Changes of one gesture (a drag, a key that is held, turns of the wheel) are one step of undo; each change of none is
+    a step of its own.
+    Of the runs that were closed only the latest can come back: the way back would keep the memory of all others.
     """
 
     changed = Signal(object, object)
@@ -29,27 +37,32 @@ class Session(QObject):
         self._state = ViewState()
         self._undo: list[ViewState] = []
         self._redo: list[ViewState] = []
-        self._last: tuple[frozenset[str], float] = (frozenset(), 0.0)
+        self._last: tuple[Gesture | None, float] = (None, 0.0)
 
     @property
     def state(self) -> ViewState:
         """What is looked at now."""
         return self._state
 
-    def set(self, state: ViewState) -> None:
-        """Make this the state."""
+    def set(self, state: ViewState, gesture: Gesture | None = None) -> None:
+        """Make this the state; `gesture` is what the change is a part of."""
         if state == self._state:
             return
-        kind, now = _difference(self._state, state), time.monotonic()
-        last, when = self._last
-        if not (kind == last and now - when < _MERGE_SECONDS and self._undo):
+        now = time.monotonic()
+        if not (self._goes_on(gesture, now) and self._undo):
             self._undo = [*self._undo[-_LONGEST:], self._state]
-        self._last, self._redo = (kind, now), []
+        self._last, self._redo = (gesture, now), []
+        self._let_go(state)
         self._move(state)
 
-    def look(self, index: int, **changes: Any) -> None:
-        """Shorthand: `set` with these changes to the view of one run."""
-        self.set(looking(self._state, index, **changes))
+    def _goes_on(self, gesture: Gesture | None, now: float) -> bool:
+        last, when = self._last
+        return gesture is not None and gesture == last and (isinstance(gesture, Drag) or now - when < _MERGE_SECONDS)
+
+    def look(self, index: int, gesture: Gesture | None = None, **changes: Any) -> None:
+        """Shorthand: `set` with these changes to the view of one run; a gesture is always one in one run."""
+        own = (index, *gesture) if isinstance(gesture, tuple) else gesture
+        self.set(looking(self._state, index, **changes), own)
 
     def view(self, index: int) -> RunView:
         """What is looked at in one run."""
@@ -69,28 +82,23 @@ class Session(QObject):
         """Go back one step; nothing happens at the first."""
         if self._undo:
             self._redo.append(self._state)
-            self._last = (frozenset(), 0.0)
+            self._last = (None, 0.0)
             self._move(self._undo.pop())
 
     def redo(self) -> None:
         """Take the last step back again."""
         if self._redo:
             self._undo.append(self._state)
-            self._last = (frozenset(), 0.0)
+            self._last = (None, 0.0)
             self._move(self._redo.pop())
 
-    def forget(self) -> None:
-        """Forget the way back, and with it the runs that are no longer open."""
-        self._undo, self._redo = [], []
+    def _let_go(self, state: ViewState) -> None:
+        """Forget the states with runs that are neither open in the new one nor the latest that was closed."""
+        gone = [run for run in self._state.runs if run not in state.runs]
+        if gone:
+            kept = {*state.runs, gone[-1]}
+            self._undo = [old for old in self._undo if kept.issuperset(old.runs)]
 
     def _move(self, state: ViewState) -> None:
         old, self._state = self._state, state
         self.changed.emit(old, state)
-
-
-def _difference(old: ViewState, new: ViewState) -> frozenset[str]:
-    """Which fields differ, those of the views by name; decides what is one step of undo."""
-    fields = {name for name in _WHOLE if getattr(old, name) != getattr(new, name)}
-    for a, b in zip(old.views, new.views):
-        fields |= {name for name in vars(a) if getattr(a, name) != getattr(b, name)}
-    return frozenset(fields)
