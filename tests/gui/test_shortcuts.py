@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import cProfile
 import csv
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +29,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from memstrata.viewer.charts import keys
-from memstrata.viewer.panels.copying import shown_columns, shown_rows
+from memstrata.viewer.panels.copying import shown_columns, shown_rows, view_csv
 from memstrata.viewer.panels.dry_run_dialog import DryRunDialog
 from memstrata.viewer.panels.record_dialog import RecordDialog
 from memstrata.viewer.panels.shortcuts_dialog import ShortcutsDialog, keys_text
@@ -141,6 +143,36 @@ def test_selected_rows_are_copied(opened: Any, tapes: tuple[str, str], qtbot: Qt
     assert lines == [[view.table.index(row, c).data() for c in range(view.table.columnCount())] for row in (1, 2)]
 
 
+def test_many_rows_are_copied_in_a_job(opened: Any, window: Window, samples: Path, qtbot: QtBot) -> None:
+    view = opened(str(samples / "before.mstrata")).views["alive"].view
+    QGuiApplication.clipboard().clear()
+    view.show_columns(view.table.columns)  # all that was ever allocated
+    view.table.sort(0, Qt.SortOrder.DescendingOrder)
+    view.setFocus()
+    qtbot.keyClick(view, Qt.Key.Key_A, CONTROL)
+    qtbot.keyClick(view, Qt.Key.Key_C, CONTROL)
+    assert window.jobs.running and not clipboard()
+    qtbot.waitUntil(lambda: not window.jobs.running)
+    across = shown_columns(view)
+    shown = ["\t".join(str(index.siblingAtColumn(c).data()) for c in across) for index in shown_rows(view)]
+    assert len(across) >= 5 and len(shown) > 3000 and clipboard().split("\n") == shown
+    _entry(view, "Copy table as CSV").trigger()
+    qtbot.waitUntil(lambda: not window.jobs.running)
+    assert clipboard() == view_csv(view)
+
+
+def test_a_table_with_all_rows_selected_is_painted_without_asking_for_each(
+    opened: Any, samples: Path, qtbot: QtBot
+) -> None:
+    view = opened(str(samples / "before.mstrata")).views["alive"].view
+    view.show_columns(view.table.columns)
+    with cProfile.Profile() as calls:
+        qtbot.keyClick(view, Qt.Key.Key_A, CONTROL)
+        view.grab()
+    asked = {entry.code.co_name: entry.callcount for entry in calls.getstats() if hasattr(entry.code, "co_name")}
+    assert len(view.table.rows) > 3000 and 0 < asked["rowCount"] < 1000
+
+
 def test_a_tree_is_copied_with_its_depth(opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot) -> None:
     page = opened(tapes[0])
     tree = page.views["lanes"].tree
@@ -165,6 +197,7 @@ def test_every_table_can_be_copied_from(opened: Any, window: Window, tapes: tupl
             assert [a.isEnabled() for a in menu.actions()] == [True, True], (view.accessibleName(), page, view.parent())
             menu.actions()[1].trigger()
             menu.close()
+            qtbot.waitUntil(lambda: not window.jobs.running)
             lines = list(csv.reader(io.StringIO(clipboard())))
             assert len(lines) == len(rows) + 1, view.accessibleName()
             offset = len(lines[0]) - len(shown_columns(view))

@@ -1,19 +1,26 @@
-"""Copying out of tables and trees: the selected rows, or all of them as CSV."""
+"""Copying out of tables and trees: the selected rows, or all of them as CSV. Many rows are put together in a job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView, QTreeView
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableView, QTreeView, QWidget
+
+from memstrata.capture.format.schema import I64
 
 from ..look.units import count_text
+from ..state.array_table import ArrayTable, Column
+from ..state.jobs import Job, Jobs
 from ..state.shortcuts import SHORTCUTS
-from ..state.table_text import model_csv, row_text, unfolded
+from ..state.table_text import columns_csv, columns_text, model_csv, row_text, unfolded
 
 MOST = 100_000
 """Rows that the clipboard gets at most; a file takes all of them."""
+_AT_ONCE = 500
+"""Rows that the window can put together without a wait that is felt."""
 
 
 def make_copyable(view: QTableView | QTreeView) -> None:
@@ -30,15 +37,23 @@ def make_copyable(view: QTableView | QTreeView) -> None:
 
 
 def _menu(view: QAbstractItemView, row: QAction, table: QAction) -> QMenu:
-    chosen, count = len(selected_rows(view)), view.model().rowCount()
-    row.setText("Copy row" if chosen < 2 else f"Copy {count_text(chosen, 'row')}")
+    chosen, count = _selected_count(view), view.model().rowCount()
+    row.setText("Copy row" if chosen < 2 else f"Copy {_counted(chosen)}")
     row.setEnabled(chosen > 0)
-    table.setText("Copy table as CSV" if count <= MOST else f"Copy the first {count_text(MOST, 'row')} as CSV")
+    table.setText("Copy table as CSV" if count <= MOST else f"Copy {_counted(count)} as CSV")
     table.setEnabled(count > 0)
     menu = QMenu(view)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     menu.addActions([row, table])
     return menu
+
+
+def _counted(rows: int) -> str:
+    return count_text(rows, "row") if rows <= MOST else f"the first {count_text(MOST, 'row')}"
+
+
+def _selected_count(view: QAbstractItemView) -> int:
+    return len(_numbers(view)) if isinstance(view.model(), ArrayTable) else len(selected_rows(view))
 
 
 def selected_rows(view: QAbstractItemView) -> list[QModelIndex]:
@@ -49,16 +64,54 @@ def selected_rows(view: QAbstractItemView) -> list[QModelIndex]:
     return rows or ([current.siblingAtColumn(0)] if current.isValid() else [])
 
 
+def _numbers(view: QAbstractItemView) -> I64:
+    """Numbers of the rows that `selected_rows` would give, of a plain table: without an object for each cell."""
+    chosen = view.selectionModel().selection()
+    ranges = [np.arange(chosen[i].top(), chosen[i].bottom() + 1) for i in range(len(chosen))]
+    current = view.currentIndex()
+    if not ranges and current.isValid():
+        ranges = [np.array([current.row()])]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *ranges]))
+
+
 def copy_rows(view: QTableView | QTreeView) -> None:
     """Put the selected rows on the clipboard, a line each, cells parted by tabs."""
+    table = view.model()
+    if isinstance(table, ArrayTable):
+        _copy(view, table, table.rows[_numbers(view)], columns_text)
+        return
     rows = selected_rows(view)
     if rows:
-        QGuiApplication.clipboard().setText(row_text(view.model(), rows, shown_columns(view)))
+        QGuiApplication.clipboard().setText(row_text(table, rows, shown_columns(view)))
 
 
 def copy_table(view: QTableView | QTreeView) -> None:
     """Put the table as it stands on the clipboard as CSV."""
-    QGuiApplication.clipboard().setText(view_csv(view, MOST))
+    table = view.model()
+    if isinstance(table, ArrayTable):
+        _copy(view, table, table.rows, columns_csv)
+    else:
+        QGuiApplication.clipboard().setText(view_csv(view, MOST))
+
+
+def _copy(
+    view: QTableView | QTreeView, table: ArrayTable, rows: I64, made: Callable[[Sequence[Column], I64, Job], str]
+) -> None:
+    """Put these source rows on the clipboard: few of them now, many once a job of the window has made the text."""
+    rows, columns = rows[:MOST].copy(), [table.columns[column] for column in shown_columns(view)]
+    clipboard, title = QGuiApplication.clipboard(), f"Copying {count_text(len(rows), 'row')}"
+    jobs = _jobs_of(view)
+    if len(rows) > _AT_ONCE and jobs is not None:
+        jobs.start(title, lambda job: made(columns, rows, job), clipboard.setText, lambda _sentence: None)
+    elif len(rows):
+        clipboard.setText(made(columns, rows, Job(0, title, lambda *_: None)))
+
+
+def _jobs_of(widget: QWidget | None) -> Jobs | None:
+    """The jobs of the window that this stands in, or of the one whose dock it stands in."""
+    while widget is not None and not isinstance(getattr(widget, "jobs", None), Jobs):
+        widget = widget.parentWidget()
+    return None if widget is None else widget.jobs  # type: ignore[attr-defined]
 
 
 def view_csv(view: QTableView | QTreeView, most: int | None = None) -> str:

@@ -54,6 +54,16 @@ def columns_csv(columns: Sequence[Column], rows: I64, job: Job) -> str:
     return out.getvalue()
 
 
+def columns_text(columns: Sequence[Column], rows: I64, job: Job) -> str:
+    """Rows of a plain table as they are shown, a line each, cells parted by tabs; for a job, as `columns_csv`."""
+    lines: list[str] = []
+    for first in range(0, len(rows), _CHUNK):
+        job.progress(first / len(rows), f"Copying row {first:,} of {len(rows):,}")
+        some = rows[first : first + _CHUNK].tolist()
+        lines += ["\t".join(column.text(row) for column in columns) for row in some]
+    return "\n".join(lines)
+
+
 def unfolded(model: QAbstractItemModel, is_open: Any, parent: QModelIndex = QModelIndex()) -> Iterator[QModelIndex]:
     """Every row that is shown, from the top: those below a row only where `is_open(index)`."""
     for row in range(model.rowCount(parent)):
