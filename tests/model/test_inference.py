@@ -20,7 +20,7 @@ from memstrata.viewer.model import identities
 from memstrata.viewer.model.grouping import available
 from memstrata.viewer.model.inference import Why, infer
 from memstrata.viewer.model.run import Run
-from memstrata.viewer.report.snapshot_pickle import snapshot
+from memstrata.viewer.report.snapshot_pickle import as_recorded
 from memstrata.viewer.sources import open_file
 
 TRAINING = (
@@ -191,7 +191,7 @@ def test_operators_and_forwards_are_named_by_their_stacks(snapshots: Path) -> No
 def exported(recording: Recording, folder: Path, annotated: bool, python_only: bool, first: int = 0) -> Run:
     """The same events as a plain snapshot, without the recorder's stamps; `python_only` as on CUDA, where the threads
     of the engine have no Python frames below a custom function."""
-    value = snapshot(recording)
+    value = as_recorded(recording)
     trace = value["device_traces"][-1][first:]
     value["device_traces"][-1] = trace
     if not annotated:

@@ -5,6 +5,7 @@ import dataclasses
 import html.parser
 import io
 import json
+import pickle
 import pickletools
 import re
 
@@ -19,6 +20,7 @@ from memstrata.viewer.model.run import Run
 from memstrata.viewer.report.chrome_trace import chrome_trace
 from memstrata.viewer.report.exports import EXPORTS, export_for
 from memstrata.viewer.report.html import report_html
+from memstrata.viewer.report.one_heap import BASE, lay_out
 from memstrata.viewer.report.snapshot_pickle import snapshot_bytes
 from memstrata.viewer.report.tables_csv import TABLES, table_csv
 from memstrata.viewer.sources import open_file
@@ -47,6 +49,76 @@ def test_a_recording_becomes_a_snapshot_with_the_same_curve(sample, tmp_path):
     wanted = (run.attribution.category == Category.activation) & (run.attribution.layer >= 0) & ~run.allocations.before
     assert len(layers) == int(wanted.sum()) or not run.layers.names[0].startswith("layers.")
     assert not any(problem.code == "reserved_below_active" for problem in other.problems)
+
+
+def added_up_by_memory_viz(snapshot, device=0):
+    """(first, highest, last) sum of bytes as `process_alloc_data` of torch/utils/viz/MemoryViz.js comes to them.
+
+    It lays blocks one behind the other from the address of their segment, and takes those that no event of the trace
+    has left at their address for older than the trace.
+    """
+    alive, total, highest, older = {}, 0, 0, 0
+    for event in snapshot["device_traces"][device]:
+        if event["action"] == "alloc":
+            alive[event["addr"]] = event["size"]
+            total += event["size"]
+        elif event["action"] == "free_completed":
+            older += 0 if event["addr"] in alive else event["size"]
+            alive.pop(event["addr"], None)
+            total -= event["size"]
+        highest = max(highest, total)
+    for segment in snapshot["segments"]:
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated" and address not in alive:
+                older += block["requested_size"]
+            address += block["size"]
+    return older, highest + older, total + older
+
+
+@pytest.mark.parametrize("name", [*SAMPLES, "uniform", "format-1"])
+def test_memory_viz_comes_to_the_same_figures(name, samples):
+    recording = open_file(str(samples / f"{name}.mstrata"))
+    run, written = Run(recording), pickle.loads(snapshot_bytes(recording))
+    assert added_up_by_memory_viz(written) == (run.curve[0], run.peak_bytes, run.end_bytes)
+    begins = [(s["address"], s["address"] + s["total_size"]) for s in written["segments"]]
+    places = [event["addr"] for event in written["device_traces"][0]]
+    assert places and all(any(low <= place < high for low, high in begins) for place in places)
+
+
+def test_blocks_tile_their_segments(sample):
+    torch_reader = pytest.importorskip("torch.cuda._memory_viz")
+    written = pickle.loads(snapshot_bytes(sample))
+    assert torch_reader.segsum(written)  # asserts it itself
+    for segment in written["segments"]:
+        address = segment["address"]
+        for block in segment["blocks"]:
+            assert block["address"] == address and block["size"] > 0
+            address += block["size"]
+        assert address == segment["address"] + segment["total_size"]
+
+
+def test_a_heap_fills_the_smallest_gap_and_joins_what_is_free():
+    def event(action, old, size):
+        return {"action": action, "addr": old, "size": size}
+
+    older = {"address": 7, "size": 10, "requested_size": 10, "state": "active_allocated"}
+    events = [
+        event("alloc", 100, 50), event("alloc", 200, 20), event("alloc", 300, 30), event("alloc", 400, 5),
+        event("free_completed", 100, 50), event("free_completed", 300, 30),
+        event("alloc", 500, 25), event("free_completed", 200, 20), event("free_completed", 900, 40),
+        event("alloc", 600, 70), event("free_requested", 600, 70), event("alloc", 700, 200),
+    ]  # fmt: skip
+    end = [dict(older), {**older, "address": 400, "size": 5}, {**older, "address": 500, "size": 25},
+           {**older, "address": 600, "size": 70}, {**older, "address": 700, "size": 200}]  # fmt: skip
+    blocks, size = lay_out(events, end)
+    # 900 and 7 are older than the trace: 0-40 and 40-50; then 100 at 50, 200 at 100, 300 at 120, 400 at 150
+    assert [e["addr"] - BASE for e in events] == [50, 100, 120, 150, 50, 120, 120, 100, 0, 50, 50, 155]
+    assert [(b["address"] - BASE, b["size"], b["state"] == "inactive") for b in blocks] == [
+        (0, 40, True), (40, 10, False), (50, 70, False), (120, 25, False), (145, 5, True), (150, 5, False),
+        (155, 200, False),
+    ]  # fmt: skip
+    assert size == 355
 
 
 def test_a_snapshot_survives_being_written_again(snapshot_file, tmp_path):

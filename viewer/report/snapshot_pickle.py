@@ -16,6 +16,7 @@ from memstrata.capture.format.schema import NONE, Action, BlockState, MarkKind, 
 
 from ..look.words import category_text
 from ..model.run import Run
+from .one_heap import BASE, lay_out
 
 Frame = dict[str, Any]
 
@@ -26,7 +27,18 @@ def snapshot_bytes(recording: Recording) -> bytes:
 
 
 def snapshot(recording: Recording) -> dict[str, Any]:
-    """The dict that `torch.cuda.memory._snapshot` would give."""
+    """The dict that `torch.cuda.memory._snapshot` would give; where no allocator reported segments, with one heap."""
+    value = as_recorded(recording)
+    if not recording.meta.has_reserved:
+        for segment in value["segments"]:
+            trace = value["device_traces"][segment["device"]]
+            segment["blocks"], segment["total_size"] = lay_out(trace, segment["blocks"])
+            segment["address"] = BASE
+    return value
+
+
+def as_recorded(recording: Recording) -> dict[str, Any]:
+    """The same with every address as it was, which only where there are segments all readers understand."""
     frames = _Frames(recording)
     runs = [Run(recording, row) for row in range(len(recording.meta.devices))]
     last = max((run.device.ordinal for run in runs), default=-1)
@@ -34,7 +46,7 @@ def snapshot(recording: Recording) -> dict[str, Any]:
     for run in runs:
         traces[run.device.ordinal] = _trace(run, frames)
     return {
-        "segments": _segments(recording, frames) if recording.meta.has_reserved else _heap(recording, runs, frames),
+        "segments": _segments(recording, frames),
         "device_traces": traces,
         "allocator_settings": dict(recording.meta.allocator_settings),
         "external_annotations": _annotations(recording),
@@ -117,13 +129,6 @@ def _segments(recording: Recording, frames: _Frames) -> list[dict[str, Any]]:
             "blocks": [_block(recording, block, frames) for block in mine],
         })  # fmt: skip
     return out
-
-
-def _heap(recording: Recording, runs: list[Run], frames: _Frames) -> list[dict[str, Any]]:
-    """Where no allocator reports reserved memory its one segment stands for the heap: as large as the peak, so that
-    no reader finds less reserved than active."""
-    peaks = {run.device.ordinal: run.peak_bytes for run in runs}
-    return [{**segment, "total_size": peaks[segment["device"]]} for segment in _segments(recording, frames)]
 
 
 def _block(recording: Recording, row: int, frames: _Frames) -> dict[str, Any]:
