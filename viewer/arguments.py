@@ -1,22 +1,48 @@
-"""What can be asked of the `memstrata` command: its subcommands and their arguments."""
+"""What can be asked of the `memstrata` command: its subcommands and their arguments. Scripts here ask alike."""
 
 from __future__ import annotations
 
 import argparse
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, NoReturn
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Errors as one sentence, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"memstrata: {message}; see {self.prog} --help\n")
+        self.exit(2, f"{self.prog.partition(' ')[0]}: {message}; see {self.prog} --help\n")
+
+
+def script_parser(docstring: str | None) -> Parser:
+    """The parser of a script that says in its docstring what it does."""
+    return Parser(description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def folder_to_write(text: str) -> Path:
+    """A folder to write into, made where there is none."""
+    try:
+        Path(text).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {(error.strerror or str(error)).lower()}") from error
+    return Path(text)
+
+
+def whole_number(text: str) -> int:
+    """How many, from 1: `1000000` or `1e6`."""
+    try:
+        number = float(text)
+        if number >= 1 and number == int(number):
+            return int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the whole command; `command` in what it gives back names what to do."""
-    whole = _Parser(
+    whole = Parser(
         prog="memstrata",
         description="Where the memory of a PyTorch training step went, and what checkpointing would buy.",
     )
@@ -42,13 +68,13 @@ def _add_files(commands: Any) -> None:
     view.add_argument("files", metavar="FILE", nargs="*", help="a recording, a snapshot, or a folder of ranks")
     report = _command(commands, "report", "print what one file says, or compare the ranks of a run")
     report.add_argument("file", metavar="FILE", help="a file, or a folder with a file for each rank")
-    report.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    _add_html(_add_json(report))
     report.add_argument("--residual", action="store_true", help="print every item of measured minus predicted instead")
     diff = _command(commands, "diff", "compare two files or more")
     diff.add_argument("a", metavar="A", help="the run before")
     diff.add_argument("b", metavar="B", help="the run after")
     diff.add_argument("others", metavar="C", nargs="*", help="more runs, each compared with A")
-    diff.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    _add_html(_add_json(diff))
 
 
 def _add_export(commands: Any) -> None:
@@ -67,7 +93,7 @@ def _add_check(commands: Any) -> None:
     check.add_argument("--max-layer", metavar="SIZE", help="most bytes that one layer may hold at the peak")
     check.add_argument("--baseline", metavar="FILE", help="another run, whose figures must not be exceeded")
     check.add_argument("--tolerance", metavar="PERCENT", help="how far the baseline may be exceeded, such as 2%%")
-    check.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    _add_json(check)
 
 
 def _add_predict(commands: Any) -> None:
@@ -80,7 +106,7 @@ def _add_predict(commands: Any) -> None:
     predict.add_argument("--kernels", default="", metavar="NAME=KIND,...", help="norm=composite, attention=math, ...")
     degrees = "zero, data, tensor, sequence, pipeline, microbatches (default: zero=3,data=64)"
     predict.add_argument("--parallel", default="zero=3,data=64", metavar="NAME=N,...", help=degrees)
-    predict.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    _add_json(predict)
 
 
 def _add_scale(commands: Any) -> None:
@@ -89,7 +115,7 @@ def _add_scale(commands: Any) -> None:
     scale.add_argument("--budget", metavar="SIZE", help="what there is, e.g. 80GiB")
     scale.add_argument("--batch", type=int, metavar="N", help="batch size for the curve (default: the first file's)")
     scale.add_argument("--to", type=int, default=262_144, metavar="N", help="sequence length at which the curve ends")
-    scale.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    _add_json(scale)
 
 
 def _add_plan(commands: Any) -> None:
@@ -100,7 +126,7 @@ def _add_plan(commands: Any) -> None:
     which.add_argument("--segment-layers", type=int, metavar="K", help="the plan with K layers in each segment")
     which.add_argument("--frontier", action="store_true", help="peak against time of the best plans (the default)")
     plan.add_argument("--keep", default="", metavar="OP,...", help="operators that checkpoints keep: matmul,attention")
-    plan.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    _add_json(plan)
 
 
 def _add_what_else(commands: Any) -> None:
@@ -109,7 +135,7 @@ def _add_what_else(commands: Any) -> None:
     other.add_argument("--segment-layers", type=int, metavar="K", help="on top of a plan with K layers in each segment")
     degrees = "pipeline and microbatches, as pipeline=4,microbatches=8: what each stage holds"
     other.add_argument("--parallel", default="", metavar="NAME=N,...", help=degrees)
-    other.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    _add_json(other)
 
 
 def _add_dry_run(commands: Any) -> None:
@@ -147,7 +173,18 @@ def _add_allocator(commands: Any) -> None:
         "--segment-layers", type=int, metavar="K", help="under a checkpoint plan of K layers a segment"
     )
     allocator.add_argument("--empty-cache-at", metavar="EVENT", type=int, action="append", default=[])
-    allocator.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    _add_json(allocator)
+
+
+def _add_json(parser: argparse.ArgumentParser) -> Any:
+    """Returns the group of arguments of which only one can be given."""
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print one JSON object with exact figures")
+    return forms
+
+
+def _add_html(forms: Any) -> None:
+    forms.add_argument("--html", action="store_true", help="print one HTML page that opens offline")
 
 
 def _command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:

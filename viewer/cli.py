@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .arguments import parser
@@ -122,6 +123,7 @@ def _missing_library(message: str) -> str:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from .report.html import report_html
     from .report.json import report_json
     from .report.text import report_text
     from .sources import open_file
@@ -129,44 +131,51 @@ def _report(options: argparse.Namespace) -> int:
     if os.path.isdir(options.file):
         return _report_ranks(options)
     recording, name = open_file(options.file), _name(options.file)
-    if options.residual and not options.json:
+    if options.residual and not (options.json or options.html):
         from .report.residual_report import residual_report
 
         _print(residual_report(recording, name))
-    elif options.json:
-        _print_json(report_json(recording, name))
-    else:
-        _print(report_text(recording, name))
-    return 0
+        return 0
+    asked = recording, name
+    return _say(options, partial(report_json, *asked), partial(report_text, *asked), partial(report_html, *asked))
 
 
-def _say(options: argparse.Namespace, as_json: Callable[[], Any], as_text: Callable[[], str]) -> int:
-    """Print what `--json` asks for, or the page."""
+def _say(
+    options: argparse.Namespace,
+    as_json: Callable[[], Any],
+    as_text: Callable[[], str],
+    as_html: Callable[[], str] | None = None,
+) -> int:
+    """Print what `--json` or, where there is one, `--html` asks for, or the page in text."""
     if options.json:
         _print_json(as_json())
     else:
-        _print(as_text())
+        _print(as_html() if as_html is not None and options.html else as_text())
     return 0
 
 
 def _report_ranks(options: argparse.Namespace) -> int:
     if options.residual:
         raise UserError(f"--residual is of one recording, and {options.file} is a folder of several")
+    from .report.html_compare import ranks_html
     from .report.ranks_text import ranks_json, ranks_text
     from .sources import open_run_directory
 
     directory = open_run_directory(options.file)
-    return _say(options, lambda: ranks_json(directory), lambda: ranks_text(directory))
+    return _say(options, partial(ranks_json, directory), partial(ranks_text, directory), partial(ranks_html, directory))
 
 
 def _export(options: argparse.Namespace) -> int:
-    from .report.exports import EXPORTS, export_for
-    from .sources import open_file
+    from .report.exports import EXPORTS, export_for, ranks_export
+    from .sources import open_file, open_run_directory
 
     key = options.to or export_for(options.output)
     if key not in EXPORTS:
         raise UserError(f"there is no export called {key!r}; there are {', '.join(EXPORTS)}")
-    made = EXPORTS[key].make(open_file(options.file), _name(options.file), options.table)
+    if os.path.isdir(options.file):
+        made = ranks_export(key, open_run_directory(options.file))
+    else:
+        made = EXPORTS[key].make(open_file(options.file), _name(options.file), options.table)
     with open(options.output, "wb") as file:
         file.write(made)
     print(f"memstrata: wrote {options.output} ({len(made):,} bytes)", file=sys.stderr)
@@ -200,10 +209,11 @@ def _diff(options: argparse.Namespace) -> int:
     from .analysis.diff import Diff
     from .report.diff_json import diffs_json
     from .report.diff_text import diffs_text
+    from .report.html_compare import diffs_html
 
     first = _open(options.a)
     diffs = [Diff(first, _open(path)) for path in (options.b, *options.others)]
-    return _say(options, lambda: diffs_json(diffs), lambda: diffs_text(diffs))
+    return _say(options, partial(diffs_json, diffs), partial(diffs_text, diffs), partial(diffs_html, diffs))
 
 
 def _predict(options: argparse.Namespace) -> int:
@@ -340,15 +350,29 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def has_display() -> bool:
-    """Whether a window can be shown: always on macOS and Windows, elsewhere where a display server is named."""
-    if sys.platform in ("darwin", "win32"):
+    """Whether there may be a screen for a window: one is named, or the system always has one. Qt is not asked yet."""
+    wanted = os.environ.get("QT_QPA_PLATFORM", "").partition(":")[0].lower()
+    if wanted in ("offscreen", "minimal"):
+        return False
+    if wanted or sys.platform in ("darwin", "win32"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
+def _why_no_window() -> str:
+    """The cause in words; empty where a window can be shown."""
+    if not has_display():
+        return "No display here"
+    try:
+        return str(_window().why_no_window())
+    except UserError as error:
+        return str(error)
+
+
 def _show_demo(before: str, after: str, folder: str) -> int:
-    """Open the comparison, or, without a display, write it as text and as a picture and say where."""
-    if has_display():
+    """Open the comparison, or, where no window can be shown, write it as text and as a picture and say where."""
+    why = _why_no_window()
+    if not why:
         return int(_window().run([before, after]))
     from .analysis.diff import Diff
     from .report.diff_text import diff_text
@@ -365,7 +389,7 @@ def _show_demo(before: str, after: str, folder: str) -> int:
         said.append(picture)
     except UserError as error:
         print(f"memstrata: no picture: {error}", file=sys.stderr)
-    print(f"No display here: the comparison is in {' and '.join(said)}")
+    print(f"{why}: the comparison is in {' and '.join(said)}")
     return 0
 
 

@@ -105,13 +105,16 @@ class Recording:
         for name in schema.TABLES:
             yield name, getattr(self, name)
 
+    def frame(self, row: int) -> tuple[str, str, int]:
+        """(function, file, line) of a row of frames."""
+        name, file = int(self.frames.name[row]), int(self.frames.file[row])
+        return self.strings[name], self.strings[file], int(self.frames.line[row])
+
     def stack_frames(self, stack: int) -> list[tuple[str, str, int]]:
         """(function, file, line) of a stack, innermost first."""
         out = []
         while stack >= 0:
-            frame = int(self.stacks.frame[stack])
-            name, file = int(self.frames.name[frame]), int(self.frames.file[frame])
-            out.append((self.strings[name], self.strings[file], int(self.frames.line[frame])))
+            out.append(self.frame(int(self.stacks.frame[stack])))
             stack = int(self.stacks.parent[stack])
         return out
 
@@ -128,8 +131,9 @@ def build(meta: Meta, strings: StringTable | Strings, **tables: schema.Table) ->
     """A `Recording` from the tables at hand; those not given are empty. Arrays become read-only."""
     if isinstance(strings, StringTable):
         strings = strings.freeze()
-    made: dict[str, Any] = {n: tables.get(n) or schema.empty(t) for n, t in schema.TABLES.items()}
-    arrays: list[np.ndarray[Any, Any]] = [strings.blob, strings.offsets, *_arrays(made.values())]
+    given = {name: table for name, table in tables.items() if len(table)}
+    made: dict[str, Any] = {n: given.get(n) or schema.empty(t) for n, t in schema.TABLES.items()}
+    arrays: list[np.ndarray[Any, Any]] = [strings.blob, strings.offsets, *_arrays(given.values())]
     for array in arrays:
         array.setflags(write=False)
     return Recording(meta=meta, strings=strings, **made)

@@ -2,10 +2,8 @@
 
 import csv
 import dataclasses
-import html.parser
 import io
 import json
-import pickle
 import pickletools
 import re
 
@@ -21,9 +19,11 @@ from memstrata.viewer.report.chrome_trace import chrome_trace
 from memstrata.viewer.report.exports import EXPORTS, export_for
 from memstrata.viewer.report.html import report_html
 from memstrata.viewer.report.one_heap import BASE, lay_out
-from memstrata.viewer.report.snapshot_pickle import snapshot_bytes
+from memstrata.viewer.report.snapshot_pickle import snapshot, snapshot_bytes
 from memstrata.viewer.report.tables_csv import TABLES, table_csv
 from memstrata.viewer.sources import open_file
+
+from .pages import Page
 
 SAMPLES = ["before", "after", "encoder-decoder", "irregular", "raised"]
 
@@ -79,7 +79,7 @@ def added_up_by_memory_viz(snapshot, device=0):
 @pytest.mark.parametrize("name", [*SAMPLES, "uniform", "format-1"])
 def test_memory_viz_comes_to_the_same_figures(name, samples):
     recording = open_file(str(samples / f"{name}.mstrata"))
-    run, written = Run(recording), pickle.loads(snapshot_bytes(recording))
+    run, written = Run(recording), snapshot(recording)
     assert added_up_by_memory_viz(written) == (run.curve[0], run.peak_bytes, run.end_bytes)
     begins = [(s["address"], s["address"] + s["total_size"]) for s in written["segments"]]
     places = [event["addr"] for event in written["device_traces"][0]]
@@ -88,7 +88,7 @@ def test_memory_viz_comes_to_the_same_figures(name, samples):
 
 def test_blocks_tile_their_segments(sample):
     torch_reader = pytest.importorskip("torch.cuda._memory_viz")
-    written = pickle.loads(snapshot_bytes(sample))
+    written = snapshot(sample)
     assert torch_reader.segsum(written)  # asserts it itself
     for segment in written["segments"]:
         address = segment["address"]
@@ -217,36 +217,8 @@ def test_names_from_a_file_stay_names(samples):
     assert "\n=cmd" not in table_csv(Run(recording), "layers")
 
 
-class _Reader(html.parser.HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.open, self.links, self.text = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.links += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
-        if tag not in ("meta", "br"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.links += [value for name, value in attrs if name in ("src", "href")]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def read_page(page):
-    reader = _Reader()
-    reader.feed(page)
-    assert reader.open == []
-    assert reader.links == [] and "url(" not in page and "@import" not in page
-    return " ".join(reader.text)
-
-
 def test_the_page_stands_alone_and_gives_the_answer(sample):
-    text = read_page(report_html(sample, "a.mstrata"))
+    text = Page(report_html(sample, "a.mstrata")).words
     report = cli_report_lines(sample)
     assert all(line in text for line in report)
 
@@ -258,7 +230,7 @@ def cli_report_lines(recording):
 
 
 def test_every_real_snapshot_makes_a_page(snapshot_file):
-    text = read_page(report_html(open_file(str(snapshot_file)), "a.pickle"))
+    text = Page(report_html(open_file(str(snapshot_file)), "a.pickle")).words
     assert "a.pickle: snapshot" in text
 
 

@@ -68,7 +68,7 @@ def test_ranks_are_neither_before_nor_after_each_other(runs: list[Run]) -> None:
     """They see other data, so other losses, and no checkpoint was promised."""
     assert runs[0].recording.meta.loss != runs[1].recording.meta.loss
     assert [w.code for w in warnings_of(*runs)] == ["different_circumstances"]
-    assert warnings_of(*runs)[0].text == "The ranks differ in batch and sequence and input shapes."
+    assert warnings_of(*runs)[0].text == "The ranks differ in sequence length and input shapes."
 
 
 def test_the_report(samples: Path) -> None:

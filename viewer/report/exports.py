@@ -9,10 +9,13 @@ from memstrata.capture.format.recording import Recording
 
 from ..model.grouping import preferred
 from ..model.run import Run
+from ..sources.run_directory import RunDirectory
 from .chrome_trace import chrome_trace
 from .html import report_html
+from .html_compare import ranks_html
 from .json import report_json
 from .plain_json import json_text
+from .ranks_text import ranks_json, ranks_text
 from .snapshot_pickle import snapshot_bytes
 from .svg import timeline_svg
 from .tables_csv import table_csv
@@ -55,6 +58,20 @@ EXPORTS: dict[str, Export] = {
     "snapshot": Export("a snapshot for pytorch.org/memory_viz", ".pickle", lambda r, _name, _table: snapshot_bytes(r)),
 }
 """In the order of menus."""
+
+
+_OF_RANKS: dict[str, Callable[[RunDirectory], str]] = {
+    "html": ranks_html,
+    "text": ranks_text,
+    "json": lambda directory: json_text(ranks_json(directory), indent=1),
+}
+
+
+def ranks_export(key: str, directory: RunDirectory) -> bytes:
+    """What a folder with a file for each rank can be turned into; ValueError with one sentence for other exports."""
+    if key not in _OF_RANKS:
+        raise ValueError(f"{directory.name} is a folder of ranks, which can be written as {', '.join(_OF_RANKS)}")
+    return _OF_RANKS[key](directory).encode("utf-8", "replace")
 
 
 def export_for(path: str) -> str:

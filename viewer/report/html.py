@@ -5,8 +5,6 @@ Everything that comes from a file is escaped. Colours follow the reader's light 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from memstrata.capture.format.problems import merge
 from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import NONE, Fate
@@ -17,12 +15,14 @@ from ..analysis.place import super_block_text
 from ..analysis.prediction import predict
 from ..analysis.residual import ResidualItem, residual
 from ..analysis.shape import plan_in_force, shape_of
-from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, percent_text, seconds_text
+from ..look.units import count_text, difference_text, percent_text, seconds_text
 from ..look.words import OUTSIDE_LAYERS, category_text, fate_text, severity_text
 from ..model.bands import Bands, bands_of
 from ..model.grouping import preferred
 from ..model.query import AllocationQuery
 from ..model.run import Run
+from .html_page import page, section_html, size_html, table_html
+from .html_texts import allocator_html, findings_html, plans_html, stacks_html, what_else_html
 from .layout import markup
 from .residual_report import stack_text
 from .residual_text import closing_text, facts_text, kernel_lines, parts_text, per_layer_text
@@ -31,20 +31,6 @@ from .text import prediction_rows, title
 
 LARGEST = 40
 """Allocations listed with their stacks."""
-_STYLE = """
-body { background: var(--back); color: var(--text); font: 15px/1.5 system-ui, sans-serif; max-width: 1100px;
-  margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.2rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
-.answer { font-size: 1.1rem; margin: .3rem 0; } .dim, figcaption { color: var(--dim); }
-table { border-collapse: collapse; margin: .5rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .15rem .9rem .15rem 0; text-align: right; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; } th { color: var(--dim); font-weight: 600; }
-tr + tr td { border-top: 1px solid var(--line); }
-i { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin-right: .4rem; }
-svg { width: 100%; height: auto; }
-h1, td, p, li, summary, pre { overflow-wrap: anywhere; }
-figure { margin: 0; overflow-x: auto; } pre { margin: .2rem 0; white-space: pre-wrap; } summary { cursor: pointer; }
-"""
 
 
 def report_html(recording: Recording, name: str) -> str:
@@ -52,32 +38,13 @@ def report_html(recording: Recording, name: str) -> str:
     run = Run(recording, name=name)
     key = preferred(run)
     bands = bands_of(run, key)
-    parts = [f"<h1>{markup(title(run))}</h1>", *_problems(run, errors=True)]
+    parts = [*_problems(run, errors=True)]
     parts += [f'<p class="answer">{markup(line.text)}</p>' for line in headline(run)]
-    parts += _picture(run, key, bands) + _groups(run, bands) + _super_blocks(run) + _prediction(run) + _saved(run)
-    parts += _largest(run) + _step(run) + _problems(run, errors=False)
-    style = _STYLE + PICTURE_STYLE + colour_rules(bands)
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width"><title>{markup(title(run))}</title>\n'
-        f"<style>{style}</style></head><body>\n" + "\n".join(parts) + "\n</body></html>\n"
-    )
-
-
-def _section(name: str, *body: str) -> list[str]:
-    return [f"<section><h2>{markup(name)}</h2>", *body, "</section>"]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML already."""
-    lines = ["<table><tr>" + "".join(f"<th>{markup(cell)}</th>" for cell in head) + "</tr>"]
-    lines += ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows]
-    return "\n".join([*lines, "</table>"])
-
-
-def _size(size: int) -> str:
-    """Rounded, with the exact count on hover."""
-    return f'<span title="{exact_bytes_text(size)}">{bytes_text(size)}</span>'
+    parts += findings_html(run) + _picture(run, key, bands) + _groups(run, bands) + _super_blocks(run)
+    parts += _prediction(run) + _saved(run) + _largest(run) + stacks_html(run)
+    parts += plans_html(run) + what_else_html(run) + allocator_html(recording, name)
+    parts += _step(run) + _problems(run, errors=False)
+    return page(title(run), parts, PICTURE_STYLE + colour_rules(bands))
 
 
 def _picture(run: Run, key: str, bands: Bands) -> list[str]:
@@ -101,11 +68,11 @@ def _groups(run: Run, bands: Bands) -> list[str]:
         size = own[number] if bands.labels[number] != NONE else rest
         if size:
             name = f'<i class="g{number}"></i>{markup(bands.grouping.names[number])}'
-            rows.append((name, _size(size), percent_text(size / run.peak_bytes)))
-    rows.append(("all active", _size(run.peak_bytes), ""))
+            rows.append((name, size_html(size), percent_text(size / run.peak_bytes)))
+    rows.append(("all active", size_html(run.peak_bytes), ""))
     covered = coverage_text(run, run.peak_position)
     heading = f"By {bands.grouping.title}, {_when(run)} ({covered})"
-    return _section(heading, _table((bands.grouping.title, "bytes", "share"), rows)) + _inferred(run)
+    return section_html(heading, table_html((bands.grouping.title, "bytes", "share"), rows)) + _inferred(run)
 
 
 def _inferred(run: Run) -> list[str]:
@@ -114,14 +81,14 @@ def _inferred(run: Run) -> list[str]:
         return []
     position, total = run.peak_position, run.peak_bytes
     found = run.inferred_categories_at(position)
-    rows = [(f"{category_text(c)} (inferred)", _size(n), percent_text(n / total)) for c, n in found.items()]
+    rows = [(f"{category_text(c)} (inferred)", size_html(n), percent_text(n / total)) for c, n in found.items()]
     rows += [
-        (f"unattributed: {markup(why.sentence)}", _size(n), percent_text(n / total))
+        (f"unattributed: {markup(why.sentence)}", size_html(n), percent_text(n / total))
         for why, n in run.not_inferred_at(position)
     ]
     heading = f"Inferred categories, {_when(run)} ({percent_text(run.inferred_coverage_at(position))} inferred)"
     said = f"<p>{markup(inferred_sentence(run, position))}</p>"
-    return _section(heading, _table(("category", "bytes", "share"), rows), said)
+    return section_html(heading, table_html(("category", "bytes", "share"), rows), said)
 
 
 def _super_blocks(run: Run) -> list[str]:
@@ -134,12 +101,16 @@ def _super_blocks(run: Run) -> list[str]:
     for number, block in enumerate(run.layers.super_blocks):
         rows.append((f"<b>{markup(super_block_text(run, number))}</b>", "", "", ""))
         for layer in range(block.start, block.stop):
-            said = _size(shape.layers[layer].bytes(shape.tokens)) if shape else "-"
-            rows.append((markup(run.layers.names[layer]), _size(saved.get(layer, 0)), said, _size(alive[layer])))
-    said = _size(shape.outside_bytes) if shape else "-"
-    rows.append((OUTSIDE_LAYERS, _size(saved.get(NONE, 0)), said, _size(alive[-1])))
+            said = size_html(shape.layers[layer].bytes(shape.tokens)) if shape else "-"
+            rows.append(
+                (markup(run.layers.names[layer]), size_html(saved.get(layer, 0)), said, size_html(alive[layer]))
+            )
+    said = size_html(shape.outside_bytes) if shape else "-"
+    rows.append((OUTSIDE_LAYERS, size_html(saved.get(NONE, 0)), said, size_html(alive[-1])))
     note = '<p class="dim">Saved: kept for backward, or made again for it.</p>'
-    return _section("Super-blocks and layers", note, _table(("layer", "saved", "shapes say", "alive at peak"), rows))
+    return section_html(
+        "Super-blocks and layers", note, table_html(("layer", "saved", "shapes say", "alive at peak"), rows)
+    )
 
 
 def _prediction(run: Run) -> list[str]:
@@ -160,9 +131,13 @@ def _prediction(run: Run) -> list[str]:
     assumed = [f'<p class="dim">{markup(seen)}.</p>'] if seen else []
     assumed += [f'<p class="dim">Estimate: {markup(text)}</p>' for text in run.recording.meta.estimates]
     assumed += [f'<p class="dim">Assumed: {markup(text)}.</p>' for text in shape.assumptions]
-    residuals = f"<p>Measured {_size(missed.measured_bytes)} against {_size(missed.predicted_bytes)}:</p>"
-    tables = (_table(("shapes say", "bytes"), rows), residuals, _table(("residual", "in layers", "bytes"), items))
-    return _section("Prediction from shapes, activations only", *tables, *assumed)
+    residuals = f"<p>Measured {size_html(missed.measured_bytes)} against {size_html(missed.predicted_bytes)}:</p>"
+    tables = (
+        table_html(("shapes say", "bytes"), rows),
+        residuals,
+        table_html(("residual", "in layers", "bytes"), items),
+    )
+    return section_html("Prediction from shapes, activations only", *tables, *assumed)
 
 
 def _details(run: Run, item: ResidualItem) -> str:
@@ -179,15 +154,17 @@ def _details(run: Run, item: ResidualItem) -> str:
 def _saved(run: Run) -> list[str]:
     if "saved_tensors" not in run.capabilities:
         return []
-    rows = [(fate_text(fate), _size(size)) for fate, size in run.saved_bytes_by_fate().items()]
-    return _section("Saved tensors by fate (distinct storages)", _table(("fate", "bytes"), rows))
+    rows = [(fate_text(fate), size_html(size)) for fate, size in run.saved_bytes_by_fate().items()]
+    return section_html("Saved tensors by fate (distinct storages)", table_html(("fate", "bytes"), rows))
 
 
 def _largest(run: Run) -> list[str]:
     """The largest allocations at the peak, each with its stack folded away."""
     rows = AllocationQuery(position=run.peak_position).select(run)[:LARGEST].tolist()
-    cells = [(_allocation(run, row), _size(int(run.allocations.bytes[row]))) for row in rows]
-    return _section(f"Largest allocations {_when(run)}", _table(("allocation", "bytes"), cells)) if cells else []
+    cells = [(_allocation(run, row), size_html(int(run.allocations.bytes[row]))) for row in rows]
+    return (
+        section_html(f"Largest allocations {_when(run)}", table_html(("allocation", "bytes"), cells)) if cells else []
+    )
 
 
 def _allocation(run: Run, row: int) -> str:
@@ -211,7 +188,7 @@ def _step(run: Run) -> list[str]:
         facts.append(f"{seconds_text(plain)} unrecorded" if plain else "unrecorded steps were not timed")
     facts += [f"loss {meta.loss:.6g}"] if meta.loss is not None else []
     facts += [f"optimizer {meta.optimizer}"] if meta.optimizer else []
-    return _section("Step" if meta.kind == "recording" else "Trace", f"<p>{markup(', '.join(facts))}</p>")
+    return section_html("Step" if meta.kind == "recording" else "Trace", f"<p>{markup(', '.join(facts))}</p>")
 
 
 def _problems(run: Run, errors: bool) -> list[str]:
@@ -223,4 +200,4 @@ def _problems(run: Run, errors: bool) -> list[str]:
     if not lines:
         return []
     listed = f"<ul>{''.join(lines)}</ul>"
-    return [listed] if errors else _section("Notes", listed)
+    return [listed] if errors else section_html("Notes", listed)

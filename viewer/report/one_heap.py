@@ -12,6 +12,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Any
 
+from memstrata.capture.format.schema import NONE
+
 Block = dict[str, Any]
 
 BASE = 1 << 32
@@ -75,11 +77,11 @@ def lay_out(events: list[dict[str, Any]], blocks: list[Block]) -> tuple[list[Blo
     Returns (blocks that fill the heap, its bytes). An address that is freed but was never allocated in the trace is a
     storage that was there before.
     """
-    heap, place = Heap(), {}
+    heap, place = Heap(), dict[int, int]()
     for address, size in _there_before(events, blocks):
         place[address] = heap.take(size)
     for event in events:
-        old = event.get("addr")
+        old = event.get("addr", NONE)
         if event["action"] == "alloc":
             place[old] = event["addr"] = heap.take(event["size"])
         elif event["action"] == "free_requested" and old in place:

@@ -70,14 +70,19 @@ def _rules(bands: Bands, dark: bool) -> str:
     return "\n".join(rules) + "\n"
 
 
-def timeline_svg(run: Run, key: str, width: int = 1080, height: int = 380, standalone: bool = False) -> str:
-    """The whole picture, `standalone` with its own style; an empty string where the file has no timeline."""
+def timeline_svg(
+    run: Run, key: str, width: int = 1080, height: int = 380, standalone: bool = False, least: int = 0
+) -> str:
+    """The whole picture, `standalone` with its own style; an empty string where the file has no timeline.
+
+    The axis has room for `least` bytes, so that several pictures can share one scale.
+    """
     if "timeline" not in run.capabilities:
         return ""
     axis = AXES["time" if "time" in available_axes(run) else "events"].make(run)
     bands = bands_of(run, key)
     highest = run.peak_bytes if run.reserved is None else max(run.peak_bytes, int(run.reserved.max()))
-    frame = _Frame(width, height, axis, highest * 1.06)
+    frame = _Frame(width, height, axis, max(highest, least) * 1.06)
     body = [*_grid(frame), *_bands(run, bands, frame), *_reserved(run, frame), *_ribbon(run, frame), *_peak(run, frame)]
     if standalone:
         body += _legend(run, bands, frame)

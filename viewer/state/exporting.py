@@ -13,11 +13,13 @@ from ..model.run import Run
 from ..report.diff_json import diff_json
 from ..report.diff_text import diff_text
 from ..report.exports import EXPORTS
+from ..report.html_compare import diffs_html
 from ..report.plain_json import json_text
 from ..report.tables_csv import TABLES
 from .jobs import Job
 
 COMPARISONS: dict[str, tuple[str, str, Callable[[Diff], str]]] = {
+    "html": ("the comparison as one page", ".html", lambda diff: diffs_html([diff])),
     "text": ("the comparison as text", ".txt", diff_text),
     "json": ("exact differences", ".json", lambda diff: json_text(diff_json(diff), indent=1)),
 }
