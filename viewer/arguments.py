@@ -86,12 +86,12 @@ def _add_export(commands: Any) -> None:
 
 
 def _add_check(commands: Any) -> None:
-    check = _command(commands, "check", "hold one file to limits; exit status 1 if it is over one")
-    check.add_argument("file", metavar="FILE")
+    check = _command(commands, "check", "hold a run to limits; exit status 1 if it is over one or its step failed")
+    check.add_argument("file", metavar="FILE", help="a file, or a folder of ranks, each of which is held to the limits")
     for figure in ("peak", "activations", "reserved"):
         check.add_argument(f"--max-{figure}", metavar="SIZE", help=f"most bytes of {figure}, such as 30GiB")
     check.add_argument("--max-layer", metavar="SIZE", help="most bytes that one layer may hold at the peak")
-    check.add_argument("--baseline", metavar="FILE", help="another run, whose figures must not be exceeded")
+    check.add_argument("--baseline", metavar="FILE", help="another run, or its folder of ranks, not to be exceeded")
     check.add_argument("--tolerance", metavar="PERCENT", help="how far the baseline may be exceeded, such as 2%%")
     _add_json(check)
 

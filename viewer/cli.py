@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +18,7 @@ from .arguments import parser
 _T = TypeVar("_T")
 
 if TYPE_CHECKING:
-    from .model.run import Run
+    pass
 
 VIEW_EXTRA = "The window needs PySide6 and pyqtgraph: pip install 'memstrata[view]'"
 CAPTURE_EXTRA = "The demo needs torch: pip install 'memstrata[capture]'"
@@ -88,13 +89,6 @@ def _print_json(value: dict[str, Any]) -> None:
 
 def _name(path: str) -> str:
     return os.path.basename(path) or path
-
-
-def _open(path: str) -> Run:
-    from .model.run import Run
-    from .sources import open_file
-
-    return Run(open_file(path), name=_name(path))
 
 
 def _view(options: argparse.Namespace) -> int:
@@ -183,7 +177,8 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from .analysis.check import FIGURES, Limits, check
+    from .analysis.check import FIGURES, Limits, judge
+    from .analysis.opened import beside
     from .look.units import parse_bytes, parse_percent
     from .report.check_text import check_json, check_text
 
@@ -193,26 +188,25 @@ def _check(options: argparse.Namespace) -> int:
     limits = Limits(
         {name: parse_bytes(text) for name, text in asked.items()},
         None if options.max_layer is None else parse_bytes(options.max_layer),
-        None if options.baseline is None else _open(options.baseline),
-        parse_percent(options.tolerance or "0"),
+        tolerance=parse_percent(options.tolerance or "0"),
     )
-    run = _open(options.file)
-    checked = check(run, limits)
+    results = [judge(run, replace(limits, baseline=past)) for run, past in beside(options.file, options.baseline)]
     if options.json:
-        _print_json(check_json(run.name, checked))
+        _print_json(check_json(results))
     else:
-        _print(check_text(run.name, checked))
-    return 0 if all(figure.passed for figure in checked) else 1
+        _print(check_text(results))
+    return 0 if all(result.passed for result in results) else 1
 
 
 def _diff(options: argparse.Namespace) -> int:
     from .analysis.diff import Diff
+    from .analysis.opened import run_of_file
     from .report.diff_json import diffs_json
     from .report.diff_text import diffs_text
     from .report.html_compare import diffs_html
 
-    first = _open(options.a)
-    diffs = [Diff(first, _open(path)) for path in (options.b, *options.others)]
+    first = run_of_file(options.a)
+    diffs = [Diff(first, run_of_file(path)) for path in (options.b, *options.others)]
     return _say(options, partial(diffs_json, diffs), partial(diffs_text, diffs), partial(diffs_html, diffs))
 
 
@@ -244,31 +238,34 @@ def _named(option: str, made: Callable[[int], _T], value: int) -> _T:
 
 
 def _scale(options: argparse.Namespace) -> int:
+    from .analysis.opened import run_of_file
     from .analysis.scaling import scaling
     from .look.units import parse_bytes
     from .report.scaling_text import AskedSize, scaling_json, scaling_text
 
     budget = None if options.budget is None else parse_bytes(options.budget)
     asked = AskedSize(budget, options.batch, options.to)
-    found = scaling([_open(path) for path in options.files])
+    found = scaling([run_of_file(path) for path in options.files])
     return _say(options, lambda: scaling_json(found, asked), lambda: scaling_text(found, asked))
 
 
 def _plan(options: argparse.Namespace) -> int:
+    from .analysis.opened import run_of_file
     from .look.units import parse_bytes
     from .report.plan_text import Asked, plan_json, plan_text, plans
 
     budget = None if options.budget is None else parse_bytes(options.budget)
-    found = plans(_open(options.file), Asked(budget, options.segment_layers, options.keep))
+    found = plans(run_of_file(options.file), Asked(budget, options.segment_layers, options.keep))
     return _say(options, lambda: plan_json(found), lambda: plan_text(found))
 
 
 def _what_else(options: argparse.Namespace) -> int:
+    from .analysis.opened import run_of_file
     from .analysis.parallel import parse_parallel
     from .report.what_else_text import AskedElse, what_else, what_else_json, what_else_text
 
     asked = AskedElse(options.segment_layers, parse_parallel(options.parallel))
-    found = what_else(_open(options.file), asked)
+    found = what_else(run_of_file(options.file), asked)
     return _say(options, lambda: what_else_json(found), lambda: what_else_text(found))
 
 
@@ -310,13 +307,14 @@ def _allocator(options: argparse.Namespace) -> int:
 
 
 def _planned(options: argparse.Namespace, capacity: int | None) -> int:
+    from .analysis.opened import run_of_file
     from .report.planned_text import planned, planned_json, planned_text
 
     if options.empty_cache_at:
         raise UserError(
             "--empty-cache-at counts events of the recorded step, which --segment-layers puts in a new order"
         )
-    run = _open(options.file)
+    run = run_of_file(options.file)
     said = planned(run, options.segment_layers, options.conf, capacity)
     return _say(options, lambda: planned_json(run, said), lambda: planned_text(run, said))
 
@@ -375,9 +373,10 @@ def _show_demo(before: str, after: str, folder: str) -> int:
     if not why:
         return int(_window().run([before, after]))
     from .analysis.diff import Diff
+    from .analysis.opened import run_of_file
     from .report.diff_text import diff_text
 
-    text = diff_text(Diff(_open(before), _open(after)))
+    text = diff_text(Diff(run_of_file(before), run_of_file(after)))
     _print(text)
     page = os.path.join(folder, "comparison.txt")
     with open(page, "w", encoding="utf-8") as file:

@@ -1,6 +1,7 @@
 """`memstrata check`: limits for a machine, with the layers to blame."""
 
 import json
+import shutil
 
 import pytest
 
@@ -100,3 +101,47 @@ def test_what_cannot_be_checked_is_one_sentence_and_status_2(capsys, files, argu
     out, err = capsys.readouterr()
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert sentence in err
+
+
+def test_a_step_that_raised_passes_no_check(capsys, samples):
+    status, answer = checked(capsys, str(samples / "raised.mstrata"), "--max-peak", "1TiB")
+    assert (status, answer["passed"], answer["figures"][0]["passed"]) == (1, False, True)
+    assert answer["failure"].startswith("The step raised RuntimeError")
+    assert cli.main(["check", str(samples / "raised.mstrata"), "--max-peak", "1TiB"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("raised.mstrata: the step did not end") and "\nFAILED The step raised RuntimeError" in out
+
+
+def test_what_is_not_checked_is_said(capsys, files, snapshots):
+    snapshot = str(snapshots / "torch23-train.pickle")
+    status, answer = checked(capsys, files["after"], "--baseline", snapshot)
+    assert status == 0 and [figure["figure"] for figure in answer["figures"]] == ["peak"]
+    assert answer["notes"] == [
+        "Not compared: activations, because there are no saved tensors in torch23-train.pickle.",
+        "Not compared: reserved, because no allocator reported reserved memory in after.mstrata.",
+    ]
+    _, answer = checked(capsys, str(snapshots / "torch26-three-pools-no-trace.pickle"), "--max-peak", "1TiB")
+    assert answer["notes"] == [
+        "There is no history: the figures are those of the end, and a peak before it is not seen."
+    ]
+    assert cli.main(["check", str(snapshots / "torch25-empty.pickle"), "--max-peak", "1GiB"]) == 2
+    assert capsys.readouterr().err == (
+        "memstrata: torch25-empty.pickle cannot be checked: it has neither events nor memory\n"
+    )
+
+
+def test_every_rank_is_held_to_the_limits(capsys, samples, tmp_path):
+    ranks = str(samples / "ranks")
+    peaks = [Run(open_file(str(samples / "ranks" / f"rank-0{rank}.mstrata"))).peak_bytes for rank in (0, 1)]
+    status, answer = checked(capsys, ranks, "--max-peak", str(peaks[0]))
+    assert status == 1 and not answer["passed"] and [rank["passed"] for rank in answer["ranks"]] == [True, False]
+    assert [rank["figures"][0]["bytes"] for rank in answer["ranks"]] == peaks
+    assert checked(capsys, ranks, "--baseline", ranks)[0] == 0
+    status, answer = checked(capsys, ranks, "--baseline", str(samples / "ranks" / "rank-00.mstrata"))
+    assert status == 1 and [rank["passed"] for rank in answer["ranks"]] == [True, False]
+    assert cli.main(["check", ranks, "--max-peak", "1GiB"]) == 0
+    assert capsys.readouterr().out.count("within every limit") == 2
+    (tmp_path / "one").mkdir()
+    shutil.copy(samples / "ranks" / "rank-00.mstrata", tmp_path / "one")
+    assert cli.main(["check", ranks, "--baseline", str(tmp_path / "one")]) == 2
+    assert capsys.readouterr().err.endswith("has no rank 1 to hold rank-01.mstrata against\n")

@@ -227,8 +227,11 @@ def recorded_demo(monkeypatch, samples):
 
 
 class FakeWindow:
-    def __init__(self):
-        self.shown = []
+    def __init__(self, why_not=""):
+        self.shown, self.why_not = [], why_not
+
+    def why_no_window(self):
+        return self.why_not
 
     def run(self, paths):
         self.shown.append(paths)
@@ -239,8 +242,32 @@ def test_the_demo_opens_a_window_where_there_is_a_display(capsys, monkeypatch, t
     window = FakeWindow()
     monkeypatch.setattr(cli, "_window", lambda: window)
     monkeypatch.setenv("DISPLAY", ":7")
+    monkeypatch.delenv("QT_QPA_PLATFORM")
     assert cli.main(["demo", "-o", str(tmp_path)]) == 0
     assert window.shown == [[str(tmp_path / "before.mstrata"), str(tmp_path / "after.mstrata")]]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "display", "there_may_be"),
+    [("", ":7", True), ("offscreen", ":7", False), ("Minimal:x", ":7", False), ("xcb", "", True), ("", "", False)],
+)
+def test_where_there_may_be_a_display(monkeypatch, wanted, display, there_may_be):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setenv("QT_QPA_PLATFORM", wanted)
+    monkeypatch.setenv("DISPLAY", display)
+    assert cli.has_display() == there_may_be
+
+
+def test_the_demo_says_why_there_is_no_window(capsys, monkeypatch, tmp_path, recorded_demo):
+    def missing():
+        raise cli.UserError(cli.VIEW_EXTRA)
+
+    monkeypatch.setenv("QT_QPA_PLATFORM", "xcb")
+    monkeypatch.setattr(cli, "_window", missing)
+    status, out, err = run(capsys, "demo", "-o", str(tmp_path))
+    assert status == 0 and f"{cli.VIEW_EXTRA}: the comparison is in {tmp_path / 'comparison.txt'}" in out
+    assert "no picture" in err
 
 
 def test_the_demo_writes_the_comparison_where_there_is_no_display(capsys, monkeypatch, tmp_path, recorded_demo):

@@ -31,7 +31,8 @@ def test_a_small_run_opens_like_any_recording(tmp_path: Path, capsys: pytest.Cap
     assert main(["dry-run", *size, "-o", plain]) == 0
     assert main(["dry-run", *size, "--segment-layers", "4", "--fused", "-o", cut]) == 0
     said = capsys.readouterr().err
-    assert said.count("\n") == 2 and "plain.mstrata" in said and "memstrata view" in said
+    wrote = [line for line in said.splitlines() if line.startswith("memstrata: recorded ")]  # a slow machine says more
+    assert len(wrote) == 2 and "plain.mstrata" in wrote[0] and "memstrata view" in wrote[0]
     assert main(["report", plain]) == 0
     text = capsys.readouterr().out
     assert "dry run of TeachingModel, kernels: cpu" in text and "super-block 1 (layers 4-7)" in text

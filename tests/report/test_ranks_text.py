@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from memstrata.capture.format import files
+from memstrata.viewer.analysis.opened import runs_of_ranks
 from memstrata.viewer.analysis.ranks import AGREE, Ranks, ranks_headline
 from memstrata.viewer.analysis.warnings import warnings_of
 from memstrata.viewer.model.run import Run
-from memstrata.viewer.report.ranks_text import ranks_json, ranks_text, runs_of_ranks
+from memstrata.viewer.report.ranks_text import ranks_json, ranks_text
 from memstrata.viewer.sources import open_file, open_run_directory
 
 from .test_text import check

@@ -14,6 +14,7 @@ from ..look.words import OUTSIDE_LAYERS
 from ..model.grouping import preferred
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
+from .trust import LOSSES
 
 BLAMED = 5
 """Groups named for each figure over its limit."""
@@ -57,6 +58,22 @@ class Checked:
 
 
 @dataclass(frozen=True)
+class Result:
+    """What is said of one run: every figure, why they do not vouch for a whole step (empty where they do), and what
+    was left unchecked or uncertain."""
+
+    name: str
+    figures: tuple[Checked, ...]
+    failure: str
+    notes: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Nothing is over its limit, and the step came to its end."""
+        return not self.failure and all(figure.passed for figure in self.figures)
+
+
+@dataclass(frozen=True)
 class Limits:
     """What a run is held to; None holds to nothing. `tolerance` is a share of the baseline's figure."""
 
@@ -96,10 +113,34 @@ def _reserved(run: Run) -> tuple[int, int] | None:
 
 FIGURES: dict[str, _Figure] = {
     "peak": _Figure(_peak, ""),
-    "activations": _Figure(_activations, "it holds no saved tensors"),
+    "activations": _Figure(_activations, "there are no saved tensors"),
     "reserved": _Figure(_reserved, "no allocator reported reserved memory"),
 }
 """What can be limited, in the order of the answer."""
+
+
+def judge(run: Run, limits: Limits) -> Result:
+    """`check`, and how far it can be trusted. Raises ValueError as it does, and for a file without any memory."""
+    figures = check(run, limits)
+    if not run.peak_bytes and not run.n_events:
+        raise ValueError(f"{run.name} cannot be checked: it has neither events nor memory")
+    raised = [problem.text for problem in run.problems if problem.code == "step_raised"]
+    notes = [problem.text for problem in run.problems if problem.code in LOSSES and problem.text not in raised]
+    if "timeline" not in run.capabilities:
+        notes.append("There is no history: the figures are those of the end, and a peak before it is not seen.")
+    if limits.baseline is not None:
+        notes += _not_compared(run, limits.baseline)
+    return Result(run.name, figures, raised[0] if raised else "", tuple(notes))
+
+
+def _not_compared(run: Run, baseline: Run) -> list[str]:
+    """Figures that only one of the two files has."""
+    notes = []
+    for name, figure in FIGURES.items():
+        lacking = [one for one in (run, baseline) if figure.measure(one) is None]
+        if len(lacking) == 1:
+            notes.append(f"Not compared: {name}, because {figure.why_not} in {lacking[0].name}.")
+    return notes
 
 
 def check(run: Run, limits: Limits) -> tuple[Checked, ...]:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..analysis.check import Blame, Checked
+from ..analysis.check import Blame, Checked, Result
 from ..look.units import bytes_text, difference_text, percent_text
 from .layout import joined, table, wrapped
 
 
-def check_text(name: str, checked: tuple[Checked, ...]) -> str:
-    """The whole answer in 80 columns."""
+def check_text(results: Sequence[Result]) -> str:
+    """The whole answer in 80 columns, one page for each run."""
+    return "\n".join(joined(_page(result)) for result in results)
+
+
+def _page(result: Result) -> list[str]:
     lines = []
-    for figure in checked:
+    for figure in result.figures:
         lines += wrapped(_line(figure))
         if figure.blame:
             lines += [*table(_head(figure), [_row(blame) for blame in figure.blame], indent="    ")]
-    failed = sum(not figure.passed for figure in checked)
-    verdict = f"{failed} of {len(checked)} over the limit" if failed else "within every limit"
-    return joined([f"{name}: {verdict}", *lines])
+    failed = sum(not figure.passed for figure in result.figures)
+    verdict = f"{failed} of {len(result.figures)} over the limit" if failed else "within every limit"
+    if result.failure:
+        lines = [*wrapped(f"FAILED {result.failure}"), *lines]
+        verdict = "the step did not end, so nobody knows what all of it needs"
+    notes = [line for note in result.notes for line in wrapped(f"note {note}")]
+    return [*wrapped(f"{result.name}: {verdict}"), *lines, *notes]
 
 
 def _line(figure: Checked) -> str:
@@ -43,24 +52,34 @@ def _row(blame: Blame) -> tuple[str, ...]:
     return blame.label, bytes_text(blame.baseline_bytes), bytes_text(blame.bytes), difference_text(blame.weight)
 
 
-def check_json(name: str, checked: tuple[Checked, ...]) -> dict[str, Any]:
-    """The same as exact integers."""
+def check_json(results: Sequence[Result]) -> dict[str, Any]:
+    """The same as exact integers; of several ranks `ranks` has one object for each."""
+    if len(results) == 1:
+        return _result_json(results[0])
+    passed = all(result.passed for result in results)
+    return {"passed": passed, "ranks": [_result_json(result) for result in results]}
+
+
+def _result_json(result: Result) -> dict[str, Any]:
     return {
-        "file": name,
-        "passed": all(figure.passed for figure in checked),
-        "figures": [
-            {
-                "figure": figure.figure,
-                "bytes": figure.bytes,
-                "limit_bytes": figure.limit_bytes,
-                "baseline_bytes": figure.baseline_bytes,
-                "over_bytes": figure.over_bytes,
-                "passed": figure.passed,
-                "blame": [
-                    {"label": b.label, "bytes": b.bytes, "baseline_bytes": b.baseline_bytes, "growth_bytes": b.weight}
-                    for b in figure.blame
-                ],
-            }
-            for figure in checked
+        "file": result.name,
+        "passed": result.passed,
+        "failure": result.failure or None,
+        "notes": list(result.notes),
+        "figures": [_figure_json(figure) for figure in result.figures],
+    }
+
+
+def _figure_json(figure: Checked) -> dict[str, Any]:
+    return {
+        "figure": figure.figure,
+        "bytes": figure.bytes,
+        "limit_bytes": figure.limit_bytes,
+        "baseline_bytes": figure.baseline_bytes,
+        "over_bytes": figure.over_bytes,
+        "passed": figure.passed,
+        "blame": [
+            {"label": b.label, "bytes": b.bytes, "baseline_bytes": b.baseline_bytes, "growth_bytes": b.weight}
+            for b in figure.blame
         ],
     }

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..analysis.diff import Diff
+from ..analysis.opened import runs_of_ranks
 from ..model.bands import bands_of
 from ..model.run import Run
 from ..sources.run_directory import RunDirectory
 from .diff_text import diffs_text
 from .html_page import page, text_html
 from .layout import markup
-from .ranks_text import ranks_text, runs_of_ranks
+from .ranks_text import ranks_text
 from .svg import PICTURE_STYLE, colour_rules, timeline_svg
 from .text import title
 

@@ -8,20 +8,15 @@ from memstrata.capture.format.problems import merge
 from memstrata.capture.format.schema import Category, Severity
 
 from ..analysis.diff import DiffRow
+from ..analysis.opened import runs_of_ranks
 from ..analysis.ranks import RankRow, Ranks, ranks_headline
 from ..look.units import bytes_text, difference_text, seconds_text
-from ..model.run import Run
 from ..sources.run_directory import RunDirectory
 from .json import unique_problems
 from .layout import WIDTH, joined, section, shortened, table, wrapped
 from .text import problem_text
 
 ROWS = 8
-
-
-def runs_of_ranks(directory: RunDirectory) -> list[Run]:
-    """The run of each rank, called by its file's name."""
-    return [Run(file.recording, name=file.name) for file in directory.ranks]
 
 
 def ranks_text(directory: RunDirectory) -> str:
