@@ -11,14 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
+from . import estimates
 from .arguments import parser
-
-_T = TypeVar("_T")
-
-if TYPE_CHECKING:
-    pass
+from .saying import UserError, name_of, print_json, print_text, say
 
 VIEW_EXTRA = "The window needs PySide6 and pyqtgraph: pip install 'memstrata[view]'"
 CAPTURE_EXTRA = "The demo needs torch: pip install 'memstrata[capture]'"
@@ -36,10 +33,6 @@ DEBIAN_PACKAGES = {
 
 COMPARISON_SIZE = (1600, 1000)
 """Pixels of the picture that the demo writes where there is no display."""
-
-
-class UserError(Exception):
-    """What the user can put right; the message is one sentence."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,25 +63,6 @@ def _fail(sentence: str) -> int:
 def _silence_stdout() -> None:
     """The reader of our output is gone: the interpreter's last flush must not complain about it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _print(text: str) -> None:
-    """To stdout at once, so that a closed pipe shows here; what its encoding lacks becomes `?`."""
-    if sys.stdout is None:  # started with stdout closed
-        raise UserError("there is nowhere to print to: standard output is closed")
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    from .report.plain_json import json_text
-
-    _print(json_text(value))
-
-
-def _name(path: str) -> str:
-    return os.path.basename(path) or path
 
 
 def _view(options: argparse.Namespace) -> int:
@@ -124,28 +98,14 @@ def _report(options: argparse.Namespace) -> int:
 
     if os.path.isdir(options.file):
         return _report_ranks(options)
-    recording, name = open_file(options.file), _name(options.file)
+    recording, name = open_file(options.file), name_of(options.file)
     if options.residual and not (options.json or options.html):
         from .report.residual_report import residual_report
 
-        _print(residual_report(recording, name))
+        print_text(residual_report(recording, name))
         return 0
     asked = recording, name
-    return _say(options, partial(report_json, *asked), partial(report_text, *asked), partial(report_html, *asked))
-
-
-def _say(
-    options: argparse.Namespace,
-    as_json: Callable[[], Any],
-    as_text: Callable[[], str],
-    as_html: Callable[[], str] | None = None,
-) -> int:
-    """Print what `--json` or, where there is one, `--html` asks for, or the page in text."""
-    if options.json:
-        _print_json(as_json())
-    else:
-        _print(as_html() if as_html is not None and options.html else as_text())
-    return 0
+    return say(options, partial(report_json, *asked), partial(report_text, *asked), partial(report_html, *asked))
 
 
 def _report_ranks(options: argparse.Namespace) -> int:
@@ -156,7 +116,7 @@ def _report_ranks(options: argparse.Namespace) -> int:
     from .sources import open_run_directory
 
     directory = open_run_directory(options.file)
-    return _say(options, partial(ranks_json, directory), partial(ranks_text, directory), partial(ranks_html, directory))
+    return say(options, partial(ranks_json, directory), partial(ranks_text, directory), partial(ranks_html, directory))
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -169,7 +129,7 @@ def _export(options: argparse.Namespace) -> int:
     if os.path.isdir(options.file):
         made = ranks_export(key, open_run_directory(options.file))
     else:
-        made = EXPORTS[key].make(open_file(options.file), _name(options.file), options.table)
+        made = EXPORTS[key].make(open_file(options.file), name_of(options.file), options.table)
     with open(options.output, "wb") as file:
         file.write(made)
     print(f"memstrata: wrote {options.output} ({len(made):,} bytes)", file=sys.stderr)
@@ -192,9 +152,9 @@ def _check(options: argparse.Namespace) -> int:
     )
     results = [judge(run, replace(limits, baseline=past)) for run, past in beside(options.file, options.baseline)]
     if options.json:
-        _print_json(check_json(results))
+        print_json(check_json(results))
     else:
-        _print(check_text(results))
+        print_text(check_text(results))
     return 0 if all(result.passed for result in results) else 1
 
 
@@ -207,66 +167,7 @@ def _diff(options: argparse.Namespace) -> int:
 
     first = run_of_file(options.a)
     diffs = [Diff(first, run_of_file(path)) for path in (options.b, *options.others)]
-    return _say(options, partial(diffs_json, diffs), partial(diffs_text, diffs), partial(diffs_html, diffs))
-
-
-def _predict(options: argparse.Namespace) -> int:
-    from .analysis.kernels import parse_kernels
-    from .analysis.model_facts import facts_of_file, facts_of_preset
-    from .analysis.parallel import parse_parallel
-    from .analysis.shape_config import shape_of_file
-    from .analysis.shape_presets import preset
-    from .report.predict_text import Asked, predict_json, predict_text
-
-    name = options.preset if options.config is None else _name(options.config)
-    shape = preset(options.preset) if options.config is None else shape_of_file(options.config)
-    if options.tokens is not None:
-        shape = _named("--tokens", shape.with_tokens, options.tokens)
-    length = options.segment_layers
-    plan = shape.per_super_block() if length is None else _named("--segment-layers", shape.every, length)
-    facts = facts_of_preset(name, shape) if options.config is None else facts_of_file(options.config, shape)
-    asked = Asked(parse_kernels(options.kernels), parse_parallel(options.parallel), facts)
-    return _say(options, lambda: predict_json(shape, plan, asked), lambda: predict_text(name, shape, plan, asked))
-
-
-def _named(option: str, made: Callable[[int], _T], value: int) -> _T:
-    """What that makes of the value; where it cannot, the sentence begins with the option."""
-    try:
-        return made(value)
-    except ValueError as error:
-        raise UserError(f"{option}: {error}") from error
-
-
-def _scale(options: argparse.Namespace) -> int:
-    from .analysis.opened import run_of_file
-    from .analysis.scaling import scaling
-    from .look.units import parse_bytes
-    from .report.scaling_text import AskedSize, scaling_json, scaling_text
-
-    budget = None if options.budget is None else parse_bytes(options.budget)
-    asked = AskedSize(budget, options.batch, options.to)
-    found = scaling([run_of_file(path) for path in options.files])
-    return _say(options, lambda: scaling_json(found, asked), lambda: scaling_text(found, asked))
-
-
-def _plan(options: argparse.Namespace) -> int:
-    from .analysis.opened import run_of_file
-    from .look.units import parse_bytes
-    from .report.plan_text import Asked, plan_json, plan_text, plans
-
-    budget = None if options.budget is None else parse_bytes(options.budget)
-    found = plans(run_of_file(options.file), Asked(budget, options.segment_layers, options.keep))
-    return _say(options, lambda: plan_json(found), lambda: plan_text(found))
-
-
-def _what_else(options: argparse.Namespace) -> int:
-    from .analysis.opened import run_of_file
-    from .analysis.parallel import parse_parallel
-    from .report.what_else_text import AskedElse, what_else, what_else_json, what_else_text
-
-    asked = AskedElse(options.segment_layers, parse_parallel(options.parallel))
-    found = what_else(run_of_file(options.file), asked)
-    return _say(options, lambda: what_else_json(found), lambda: what_else_text(found))
+    return say(options, partial(diffs_json, diffs), partial(diffs_text, diffs), partial(diffs_html, diffs))
 
 
 def _dry_run(options: argparse.Namespace) -> int:
@@ -285,38 +186,6 @@ def _dry_run(options: argparse.Namespace) -> int:
     except CaptureError as error:
         raise UserError(str(error)) from error
     return 0
-
-
-def _allocator(options: argparse.Namespace) -> int:
-    from .analysis.allocator.answer import Question
-    from .look.units import parse_bytes
-    from .report.allocator_json import allocator_json
-    from .report.allocator_text import allocator_text
-    from .sources import open_file
-
-    capacity = None if options.capacity is None else parse_bytes(options.capacity)
-    if options.segment_layers is not None:
-        return _planned(options, capacity)
-    question = Question(options.conf, capacity, tuple(options.empty_cache_at))
-    recording, name = open_file(options.file), _name(options.file)
-    if options.json:
-        _print_json(allocator_json(recording, name, question))
-    else:
-        _print(allocator_text(recording, name, question))
-    return 0
-
-
-def _planned(options: argparse.Namespace, capacity: int | None) -> int:
-    from .analysis.opened import run_of_file
-    from .report.planned_text import planned, planned_json, planned_text
-
-    if options.empty_cache_at:
-        raise UserError(
-            "--empty-cache-at counts events of the recorded step, which --segment-layers puts in a new order"
-        )
-    run = run_of_file(options.file)
-    said = planned(run, options.segment_layers, options.conf, capacity)
-    return _say(options, lambda: planned_json(run, said), lambda: planned_text(run, said))
 
 
 def _record(options: argparse.Namespace) -> int:
@@ -377,7 +246,7 @@ def _show_demo(before: str, after: str, folder: str) -> int:
     from .report.diff_text import diff_text
 
     text = diff_text(Diff(run_of_file(before), run_of_file(after)))
-    _print(text)
+    print_text(text)
     page = os.path.join(folder, "comparison.txt")
     with open(page, "w", encoding="utf-8") as file:
         file.write(text)
@@ -399,11 +268,11 @@ _RUN: dict[str, Callable[[argparse.Namespace], int]] = {
     "diff": _diff,
     "export": _export,
     "check": _check,
-    "predict": _predict,
-    "scale": _scale,
-    "plan": _plan,
-    "what-else": _what_else,
+    "predict": estimates.predict,
+    "scale": estimates.scale,
+    "plan": estimates.plan,
+    "what-else": estimates.what_else,
     "dry-run": _dry_run,
     "record": _record,
-    "allocator": _allocator,
+    "allocator": estimates.allocator,
 }

@@ -32,6 +32,8 @@ ROOMS = {
     "memstrata.viewer.report": core,
     "memstrata.viewer.cli": core,
     "memstrata.viewer.arguments": core,
+    "memstrata.viewer.estimates": core,
+    "memstrata.viewer.saying": core,
     "memstrata.viewer.__main__": core,
     "memstrata.viewer.state": desktop,
     "memstrata.viewer.charts": desktop,

@@ -1,0 +1,48 @@
+"""How the command answers: on stdout, as text, JSON or HTML; what it cannot do is a `UserError`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+class UserError(Exception):
+    """What the user can put right; the message is one sentence."""
+
+
+def print_text(text: str) -> None:
+    """To stdout at once, so that a closed pipe shows here; what its encoding lacks becomes `?`."""
+    if sys.stdout is None:  # started with stdout closed
+        raise UserError("there is nowhere to print to: standard output is closed")
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One object; numbers that are not finite become null."""
+    from .report.plain_json import json_text
+
+    print_text(json_text(value))
+
+
+def say(
+    options: argparse.Namespace,
+    as_json: Callable[[], Any],
+    as_text: Callable[[], str],
+    as_html: Callable[[], str] | None = None,
+) -> int:
+    """Print what `--json` or, where there is one, `--html` asks for, or the page in text."""
+    if options.json:
+        print_json(as_json())
+    else:
+        print_text(as_html() if as_html is not None and options.html else as_text())
+    return 0
+
+
+def name_of(path: str) -> str:
+    """What a file is called in answers."""
+    return os.path.basename(path) or path
