@@ -1,6 +1,6 @@
 """How fast the allocator is replayed, in events per second of CPU time.
 
-usage: allocator.py [EVENTS]   plays each real trace at hand, and a sample's step repeated to EVENTS (1,000,000)
+Each real trace at hand is played, and a sample's step again and again.
 
 A trace has three events for an allocation (made, free requested, free completed); the replay acts on two of them.
 Both counts are printed. A replay includes everything from the columns of operations to the columns of addresses.
@@ -8,7 +8,6 @@ Both counts are printed. A replay includes everything from the columns of operat
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from memstrata.viewer.analysis.allocator.memory import RecordedMemory, Simulated
 from memstrata.viewer.analysis.allocator.recorded import Recorded, recorded
 from memstrata.viewer.analysis.allocator.reference import ReferenceAllocator
 from memstrata.viewer.analysis.allocator.sequence import Op, Sequence, empty_state, sequence
+from memstrata.viewer.arguments import script_parser, whole_number
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file
 
@@ -96,5 +96,8 @@ def simulate(played: Sequence, config: Config) -> object:
 
 
 if __name__ == "__main__":
+    parser = script_parser(__doc__)
+    parser.add_argument("events", nargs="?", type=whole_number, default=1_000_000, help="of the long one (1000000)")
+    asked = parser.parse_args()
     traces()
-    long(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    long(asked.events)

@@ -1,7 +1,5 @@
 """A snapshot of any size in the exact format of torch's writer, with the sharing of real ones.
 
-usage: generate.py EVENTS FILE
-
 About 183 bytes an event: stacks of some 32 frames out of 600 shared frame dicts, one list of frames for each captured
 stack, which an allocation shares with its segment, its live block, and a free with its completion.
 """
@@ -11,9 +9,10 @@ from __future__ import annotations
 import gc
 import pickle
 import random
-import sys
 from pathlib import Path
 from typing import Any
+
+from memstrata.viewer.arguments import script_parser, whole_number
 
 LIBRARY = "/home/user/project/.venv/lib/python3.11/site-packages/torch/nn/modules"
 START_US = 1_783_874_667_000_000
@@ -125,4 +124,11 @@ def write(events: int, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(int(float(sys.argv[1])), Path(sys.argv[2]))
+    parser = script_parser(__doc__)
+    parser.add_argument("events", type=whole_number, help="how many, such as 1e6")
+    parser.add_argument("file", type=Path, help="the snapshot to write")
+    asked = parser.parse_args()
+    try:
+        write(asked.events, asked.file)
+    except OSError as error:
+        parser.error(f"{asked.file}: {(error.strerror or str(error)).lower()}")

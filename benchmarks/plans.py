@@ -1,7 +1,5 @@
 """Predict plans from one recording each, apply them, record again, and compare.
 
-usage: plans.py [--json] [--time] [--selective] [--teaching]
-
 For every model and plan: the peak of activations (kept plus rematerialised) and of the whole step as predicted from
 the recording without checkpoints and as measured with the plan applied, on the CPU. Gradients with and without the
 plan are compared bit by bit. Exit status 1 where a model of the four breaks 3% (activations) or 5% (whole step).
@@ -36,6 +34,7 @@ from memstrata.capture.presets import Sizes, job
 from memstrata.viewer.analysis.operators import KINDS, parse_keep
 from memstrata.viewer.analysis.plan_code import torch_code
 from memstrata.viewer.analysis.planner import Outcome, Planner
+from memstrata.viewer.arguments import Parser, script_parser
 from memstrata.viewer.model.curves import live_bytes
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file
@@ -201,18 +200,29 @@ def _is_met(row: Row) -> bool:
     return abs(row.activations_error) <= activations and abs(row.peak_error) <= whole
 
 
+def _parser() -> Parser:
+    parser = script_parser(__doc__)
+    parser.add_argument("--json", action="store_true", help="print a JSON list with exact figures")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--teaching", action="store_true", help="dry runs of the teaching model instead")
+    which.add_argument("--selective", action="store_true", help="keep outputs of operators, run the printed code")
+    parser.add_argument("--time", action="store_true", help="how much longer a step takes, too")
+    return parser
+
+
 def main() -> int:
     """Print the table; 1 where the four models miss."""
+    asked = _parser().parse_args()
     torch.set_num_threads(1)  # times compare even where other work shares the machine
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        if "--teaching" in sys.argv:
+        if asked.teaching:
             rows += teaching_rows(Path(folder))
         else:
-            timed, keep = "--time" in sys.argv, "matmul,attention" if "--selective" in sys.argv else ""
+            timed, keep = asked.time, "matmul,attention" if asked.selective else ""
             for case in (case for case in (*TUNED, *UNTUNED) if case.has_matmul or not keep):
                 rows += rows_of(case, Path(folder), timed=timed, keep=keep)
-    if "--json" in sys.argv:
+    if asked.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
     else:
         print(table(rows))

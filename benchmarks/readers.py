@@ -1,6 +1,6 @@
 """How fast snapshots load, against Python's unpickler in the same run: CPU time, memory, and how long a thread waits.
 
-usage: readers.py [EVENTS...]   default: 10,000 100,000 1,000,000 4,000,000; the unpickler takes 3 GB for the last one
+By default of 10,000 to 4,000,000 events; the unpickler takes 3 GB for the last one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from memstrata.viewer.arguments import script_parser, whole_number
 
 SIZES = (10_000, 100_000, 1_000_000, 4_000_000)
 SMALL = (300, 1_000, 3_000, 10_000)
@@ -42,8 +44,12 @@ else:
         kept = Refusing(file).load()
 print(time.process_time() - start, most() - before)
 """
+UNPICKLED = (_LOAD, "pickle, gc off")
+"""For `measured`, with a path behind them: CPU seconds of Python's own reader without its collector, and memory."""
 _SMALL = """
-import io, pickle, sys, time
+import pickle, sys, time
+sys.path.insert(0, sys.argv[1])
+from plain_tables import Plain
 from memstrata.capture.format.interning import StackTable, StringTable
 from memstrata.capture.format.torch_records import read_snapshot
 from memstrata.viewer.sources import open_file
@@ -57,14 +63,16 @@ def tables(path):
     strings = StringTable()
     stacks = StackTable(strings)
     return read_snapshot(unpickled(path), strings, stacks), strings.freeze(), stacks.freeze()
+def plain(path):
+    return Plain(unpickled(path))
 def seconds(read, path):
     start = time.process_time()
     kept = read(path)
     taken = time.process_time() - start
     del kept
     return taken
-for path in sys.argv[1:]:
-    ways = (open_file, unpickled, tables)
+for path in sys.argv[2:]:
+    ways = (open_file, unpickled, tables, plain)
     rounds = [[seconds(way, path) for way in ways] for _ in range(15)]
     print(*map(min, zip(*rounds)), len(open_file(path).events))
 """
@@ -124,7 +132,11 @@ def loading(path: Path, events: int, per_event: dict[int, float]) -> Iterator[st
 
 
 def small(folder: Path) -> Iterator[str]:
-    """Rows of small files: to tables, against an Unpickler that refuses globals, alone and with the same tables."""
+    """Rows of small files, from file to recording, against an Unpickler that refuses globals: with tables, and alone.
+
+    The tables are made of its dicts by the project's own code, which checks them and speeds up as the reader does, and
+    by `plain_tables`, which does neither.
+    """
     from generate import write
 
     paths = [folder / f"generated-{events}.pickle" for events in SMALL]
@@ -132,11 +144,12 @@ def small(folder: Path) -> Iterator[str]:
         write(events, path)
     found = sorted(SNAPSHOTS.glob("*.pickle")) if SNAPSHOTS.is_dir() else []
     for path in (*paths, *found):
-        ours, alone, tables, events = measured(_SMALL, str(path))
+        ours, alone, tables, plain, events = measured(_SMALL, str(Path(__file__).parent), str(path))
         if events <= 12_000:
             yield (
                 f"small {path.name:42} {events:6,.0f} events {ours * 1e3:6.1f} ms CPU   {ours / tables:5.2f} x "
-                f"Unpickler with the same tables   {ours / alone:5.2f} x Unpickler alone"
+                f"Unpickler with the same tables ({tables * 1e3:.1f} ms)   {ours / plain:5.2f} x with plain ones "
+                f"({plain * 1e3:.1f} ms)   {ours / alone:5.2f} x Unpickler alone"
             )
 
 
@@ -156,5 +169,7 @@ def rows(sizes: tuple[int, ...] = SIZES) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for line in rows(tuple(int(float(size)) for size in sys.argv[1:]) or SIZES):
+    parser = script_parser(__doc__)
+    parser.add_argument("events", nargs="*", type=whole_number, help="sizes of the files, such as 1e6")
+    for line in rows(tuple(parser.parse_args().events) or SIZES):
         print(line, flush=True)

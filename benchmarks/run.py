@@ -1,12 +1,8 @@
-"""What recording costs and how fast files open, as ratios measured in one run.
-
-usage: run.py [FOLDER]   measures in FOLDER (default: a temporary one) and prints a table
-"""
+"""What recording costs and how fast files open, as ratios measured in one run."""
 
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +19,7 @@ from memstrata.capture.demo import DemoConfig
 from memstrata.capture.format import files, schema
 from memstrata.capture.models.hybrid import HybridDecoder
 from memstrata.capture.models.text import batches
+from memstrata.viewer.arguments import folder_to_write, script_parser
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file
 
@@ -150,8 +147,10 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
+    parser = script_parser(__doc__)
+    parser.add_argument("folder", nargs="?", type=folder_to_write, help="where to measure (default: a temporary one)")
+    if asked := parser.parse_args().folder:
+        main(asked)
     else:
         with tempfile.TemporaryDirectory() as temporary:
             main(Path(temporary))

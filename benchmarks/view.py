@@ -1,7 +1,5 @@
 """What a frame of the window costs, in CPU time, with every allocation of a long run in it.
 
-usage: view.py [ALLOCATIONS ...]   (default: 10000 100000 1000000)
-
 Then the window's slider over checkpoint plans of 64 layers: a move, with everything it draws and writes.
 
 The run is the step of a sample over and over, at the addresses a stock CUDA allocator gives it. A frame is a change
@@ -12,7 +10,6 @@ rectangles as there are allocations, in the same run: ratios are what to compare
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +33,7 @@ from memstrata.viewer.analysis.allocator.fast import FastAllocator
 from memstrata.viewer.analysis.allocator.memory import SimulatedMemory
 from memstrata.viewer.analysis.allocator.recorded import recorded
 from memstrata.viewer.analysis.allocator.sequence import Op, empty_state
+from memstrata.viewer.arguments import script_parser, whole_number
 from memstrata.viewer.charts.allocation_chart import ADDRESS, STACKED, AllocationChart, painter_of
 from memstrata.viewer.charts.allocation_item import AllocationItem
 from memstrata.viewer.charts.band_painter import paint_stack
@@ -121,17 +119,20 @@ def rectangles_ms(count: int) -> float:
     return min(cpu_ms(paint) for _ in range(3))
 
 
-def frames(widget: AllocationChart | Timeline, scope: Scope) -> list[float]:
-    """Pans and zooms from the whole run down to a thousandth of it."""
+def frames(widget: AllocationChart | Timeline, scope: Scope, top: float | None = None) -> list[float]:
+    """Pans and zooms from the whole run down to a thousandth of it; with `top` half of that height is in sight, and
+    moves too, so that nothing can be kept from the frame before."""
     axis, times = scope.axis, []
     low, high = float(axis.edges[0]), float(axis.edges[-1])
     for share in (0.999, 0.5, 0.1, 0.01, 0.001):
         width = (high - low) * share
         for number in range(FRAMES):
-            begin = low + (high - low - width) * (number + 0.37) / (FRAMES + 2)
+            part = (number + 0.37) / (FRAMES + 2)
+            begin = low + (high - low - width) * part
+            y = None if top is None else (top / 2 * part, top / 2 * (1 + part))
 
-            def frame(begin: float = begin, width: float = width) -> None:
-                widget.view.setXRange(begin, begin + width, padding=0)
+            def frame(x: tuple[float, float] = (begin, begin + width), y: tuple[float, float] | None = y) -> None:
+                widget.view.setRange(xRange=x, yRange=y, padding=0)
                 widget.viewport().repaint()
 
             times.append(cpu_ms(frame))
@@ -156,6 +157,8 @@ def layouts(scope: Scope, plain: float) -> Iterator[str]:
         times = frames(chart, scope)
         p95 = sorted(times)[int(len(times) * 0.95)]
         yield f"{key:8} frames   {middle_and_p95(times)}   {p95 / plain:6.3f} of plain rectangles"
+        yield f"{key:8} both ways {middle_and_p95(frames(chart, scope, chart.top))}"
+        chart.whole_height()
         finished = cpu_ms(lambda item=chart.item: _finish(item))
         yield f"{key:8} finished picture {finished:7.1f} ms   laid out once in {made:7.1f} ms"
         times, search = hovers(chart), searching_ms(scope.run)
@@ -268,6 +271,8 @@ def slider() -> str:
 
 
 if __name__ == "__main__":
-    for text in lines([int(size) for size in sys.argv[1:]] or SIZES):
+    parser = script_parser(__doc__)
+    parser.add_argument("allocations", nargs="*", type=whole_number, help="how many (default: 10000 100000 1000000)")
+    for text in lines(parser.parse_args().allocations or SIZES):
         print(text, flush=True)
     print(slider(), flush=True)

@@ -1,14 +1,11 @@
 """Writes docs/27b.md: every figure in it is read from the output of the command printed beside it.
 
-usage: make_27b.py [--hybrid-python PYTHON] [--again]
-
 The dry runs go to build/27b and are used again unless --again is given; the hybrid one needs transformers (PYTHON is an
 interpreter that has it and torch) and takes about five minutes of one core.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
@@ -17,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from memstrata.viewer.arguments import script_parser
 from memstrata.viewer.look.units import bytes_text, difference_text, ratio_text
 
 ROOT = Path(__file__).parent.parent
@@ -319,7 +317,7 @@ def _conclusions(shapes: Any, facts: dict[str, dict[str, int]]) -> list[str]:
 
 def main() -> None:
     """Runs what is missing and writes the page."""
-    parser = argparse.ArgumentParser(description="write docs/27b.md from fresh figures")
+    parser = script_parser(__doc__)
     parser.add_argument("--hybrid-python", default=sys.executable, help="an interpreter that has transformers")
     parser.add_argument("--again", action="store_true", help="run every dry run again")
     options = parser.parse_args()

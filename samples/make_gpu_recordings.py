@@ -1,7 +1,5 @@
 """Records the samples that need a GPU: real training steps of small models, with the figures to set beside them.
 
-usage: make_gpu_recordings.py [FOLDER]
-
 Needs torch with CUDA and numpy, neither Qt nor an installed memstrata: `make types`, then
 `PYTHONPATH=build/types python samples/make_gpu_recordings.py`.
 
@@ -33,6 +31,7 @@ from memstrata.capture import record_step
 from memstrata.capture.format import files
 from memstrata.capture.models.hybrid import HybridConfig, HybridDecoder
 from memstrata.capture.summary import peak_bytes
+from memstrata.viewer.arguments import folder_to_write, script_parser
 
 HERE = Path(__file__).resolve().parent
 WARMUP, AFTER = 6, 6
@@ -172,7 +171,6 @@ def main(folder: Path) -> None:
     if not torch.cuda.is_available():
         print("make_gpu_recordings.py: torch sees no CUDA device", file=sys.stderr)
         sys.exit(2)
-    folder.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda", torch.cuda.current_device())
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name(device)}")
     makers: dict[str, Callable[[Path], None]] = {
@@ -194,4 +192,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)
+    parser = script_parser(__doc__)
+    parser.add_argument("folder", nargs="?", type=folder_to_write, default=HERE, help="where to write (default: here)")
+    main(parser.parse_args().folder)

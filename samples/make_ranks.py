@@ -1,7 +1,5 @@
 """Makes a run directory of two ranks: `fully_shard` on the CPU with gloo, one file for each rank.
 
-usage: make_ranks.py [FOLDER]
-
 Rank 1 trains on sequences twice as long as rank 0's, so that its activations set it apart. Started on its own the
 script starts itself again under torchrun; `torchrun --nproc-per-node 2 make_ranks.py FOLDER` does the same.
 """
@@ -19,6 +17,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 
 from memstrata.capture import record_step
+from memstrata.viewer.arguments import folder_to_write, script_parser
 
 RANKS, LAYERS, WIDTH, BATCH, SEQUENCE = 2, 6, 256, 2, 128
 
@@ -79,4 +78,7 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).resolve().parent / "ranks"))
+    parser = script_parser(__doc__)
+    ranks = Path(__file__).resolve().parent / "ranks"
+    parser.add_argument("folder", nargs="?", type=folder_to_write, default=ranks, help="where to write (default: here)")
+    main(str(parser.parse_args().folder))

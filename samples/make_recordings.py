@@ -1,7 +1,5 @@
 """Makes the recordings in this folder again: real training steps of small models on the CPU.
 
-usage: make_recordings.py [FOLDER]
-
 | file | shows |
 |---|---|
 | before.mstrata, after.mstrata | the demo: 12 hybrid layers in 3 super-blocks, without and with checkpointing |
@@ -15,7 +13,6 @@ usage: make_recordings.py [FOLDER]
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 
 from memstrata.capture import demo, record_step
 from memstrata.capture.format.schema import FORMAT_VERSION
+from memstrata.viewer.arguments import folder_to_write, script_parser
 
 HERE = Path(__file__).resolve().parent
 
@@ -133,4 +131,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)
+    parser = script_parser(__doc__)
+    parser.add_argument("folder", nargs="?", type=folder_to_write, default=HERE, help="where to write (default: here)")
+    main(parser.parse_args().folder)

@@ -1,8 +1,5 @@
 """Makes the pictures of the README from the samples: the real window, without a screen.
 
-usage: make_screenshots.py [FOLDER]
-       make_screenshots.py --every FOLDER
-
 Each picture answers one question. They are made anew with the samples, so that they stay true; the colours are cut to
 a palette, which keeps each below 150 kB. With --every it is every view of a run and of a comparison instead, in light
 and dark and in two sizes, to look at before a release.
@@ -11,7 +8,6 @@ and dark and in two sizes, to look at before a release.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -24,6 +20,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication, QProgressBar
 
+from memstrata.viewer.arguments import folder_to_write, script_parser
 from memstrata.viewer.panels.appearance import choose
 from memstrata.viewer.panels.compare_page import ComparePage
 from memstrata.viewer.panels.run_page import RunPage
@@ -194,17 +191,21 @@ def _every_view(folder: Path, name: str, size: tuple[int, int], files: tuple[str
 
 
 def main() -> None:
-    """All pictures, into `docs/images` or the folder named."""
-    arguments = [argument for argument in sys.argv[1:] if argument != "--every"]
-    folder = Path(arguments[0]) if arguments else SAMPLES.parent / "docs" / "images"
-    folder.mkdir(parents=True, exist_ok=True)
+    """What the command line asks for."""
+    parser = script_parser(__doc__)
+    place = SAMPLES.parent / "docs" / "images"
+    parser.add_argument("folder", nargs="?", type=folder_to_write, help="where to write them (default: docs/images)")
+    parser.add_argument("--every", action="store_true", help="every view instead, into a folder that is named")
+    asked = parser.parse_args()
+    if asked.every and asked.folder is None:
+        parser.error("--every needs a folder to write into")
     application()
-    if "--every" in sys.argv[1:]:
-        for path in every_view(folder):
+    if asked.every:
+        for path in every_view(asked.folder):
             print(path)
         return
     for picture in PICTURES:
-        path = make(picture, folder)
+        path = make(picture, asked.folder or place)
         print(f"{path}: {path.stat().st_size:,} bytes")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,17 @@ os.environ["QT_QPA_PLATFORM"] = os.environ.get("MEMSTRATA_TEST_PLATFORM", "offsc
 
 ROOT = Path(__file__).resolve().parents[1]
 SNAPSHOTS = ROOT.parent / "shared" / "snapshots"
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Small tensors gain nothing from several."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
