@@ -56,7 +56,7 @@ def has(library: str) -> bool:
 
 def needed() -> dict[str, str]:
     """The libraries this run needs: those of a screen only where there is an X screen and Qt is to use it."""
-    on_x11 = bool(os.environ.get("DISPLAY")) and os.environ.get("QT_QPA_PLATFORM", "xcb") == "xcb"
+    on_x11 = bool(os.environ.get("DISPLAY")) and (os.environ.get("QT_QPA_PLATFORM") or "xcb") == "xcb"
     return ALWAYS | ON_X11 if on_x11 else ALWAYS
 
 

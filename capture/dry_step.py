@@ -59,19 +59,17 @@ def dry_run(
     models: list[nn.Module] = []
     try:
         with _undisturbed(), _fake_tensors(source, kernels), _Progress(source, progress, models) as say:
-            recorder = _run(model_factory, step, warmup, models, say, path=path, super_block=super_block, source=source)
+            _run(model_factory, step, warmup, models, say, path=path, super_block=super_block, source=source)
     except REFUSALS as error:
         if source.refusal is None or source.refusal.error is not error:
             raise
         raise CaptureError(source.refusal.sentence(models)) from error
     finally:
         source.release()
-    if not recorder.written:
-        raise CaptureError(f"{os.fspath(path)} was not written: the step could not be recorded.")
 
 
 def _run(model_factory: Callable[[], Any], step: Callable[..., Any], warmup: int, models: list[nn.Module],
-         say: _Progress, **options: Any) -> Recorder:  # fmt: skip
+         say: _Progress, path: str | os.PathLike[str], **options: Any) -> None:  # fmt: skip
     say.stage = "building the model"
     built = model_factory()
     state = built if isinstance(built, tuple) else (built,)
@@ -80,14 +78,15 @@ def _run(model_factory: Callable[[], Any], step: Callable[..., Any], warmup: int
         raise CaptureError(f"The model factory returned no torch.nn.Module but {type(built).__name__}.")
     _check_is_fake(models[0])
     optimizer = next((part for part in state if isinstance(part, torch.optim.Optimizer)), None)
-    recorder = Recorder(model=models[0], optimizer=optimizer, **options)
+    recorder = Recorder(path, model=models[0], optimizer=optimizer, **options)
     for number in range(warmup):
         say.stage = f"warm-up step {number + 1} of {warmup}"
         step(*state)
     say.stage = "the recorded step"
     with recorder:
         step(*state)
-    return recorder
+    if not recorder.written:
+        raise CaptureError(f"{os.fspath(path)} was not written: the step could not be recorded.")
 
 
 def _check_is_fake(model: nn.Module) -> None:

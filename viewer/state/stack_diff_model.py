@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, Qt
+from PySide6.QtCore import QModelIndex, QObject, Qt
 
 from ..analysis.stack_diff import TOP, StackDiff
 from ..look.tips import tip
 from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text
 from .array_table import RawRole, ShareRole
-from .stack_model import Index
+from .titled_tree import RIGHT, ROOT, Index, TitledTree
 
-TITLES = ("frame", "count", "in A", "in B", "difference")
 FRAME, COUNT, IN_A, IN_B, DIFFERENCE = range(5)
-_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-ROOT = QModelIndex()
 
 
-class StackDiffModel(QAbstractItemModel):
-    """The internal id of a row is its node; the node of the whole is not shown."""
+class StackDiffModel(TitledTree):
+    """The node of the whole is not shown."""
+
+    titles = ("frame", "count", "in A", "in B", "difference")
 
     def __init__(self, tree: StackDiff, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -46,23 +45,13 @@ class StackDiffModel(QAbstractItemModel):
     def rowCount(self, parent: Index = ROOT) -> int:
         return 0 if parent.column() > 0 else len(self.tree.nodes[self.node(parent)].children)
 
-    def columnCount(self, parent: Index = ROOT) -> int:
-        return len(TITLES)
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if orientation == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return TITLES[section] if 0 <= section < len(TITLES) else None
-        if role == Qt.ItemDataRole.TextAlignmentRole and section != FRAME:
-            return _RIGHT
-        return None
-
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
             return None
         node, column = self.tree.nodes[self.node(index)], index.column()
         size = {IN_A: node.bytes[0], IN_B: node.bytes[1], DIFFERENCE: node.difference_bytes}.get(column)
         if role == Qt.ItemDataRole.TextAlignmentRole and column != FRAME:
-            return _RIGHT
+            return RIGHT
         if role == ShareRole and column == DIFFERENCE:
             return node.difference_bytes / self._most
         if role == RawRole:

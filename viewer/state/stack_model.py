@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import QModelIndex, QObject, Qt
 
 from ..look.tips import tip
 from ..look.units import bytes_text, count_text, exact_bytes_text, percent_text
@@ -14,12 +14,9 @@ from ..model.run import Run
 from ..model.stack_tree import NO_STACK, StackTree
 from ..model.stacks import own_frames
 from .array_table import FaintRole, RawRole
+from .titled_tree import RIGHT, ROOT, Index, TitledTree
 
-Index = QModelIndex | QPersistentModelIndex
-ROOT = QModelIndex()
 FRAME, BYTES, SHARE, OWN, COUNT = range(5)
-TITLES = ("frame", "bytes", "share", "made here", "allocations")
-_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 def node_name(run: Run, tree: StackTree, node: int) -> str:
@@ -38,8 +35,10 @@ def whole_name(run: Run, tree: StackTree, node: int) -> str:
     return f"{name}\n{file}:{line}" if line > 0 else name
 
 
-class StackModel(QAbstractItemModel):
-    """The internal id of a row is its node."""
+class StackModel(TitledTree):
+    """A node for each frame of the tree that is shown."""
+
+    titles = ("frame", "bytes", "share", "made here", "count")
 
     def __init__(self, run: Run, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -80,22 +79,12 @@ class StackModel(QAbstractItemModel):
         node = self.node(parent)
         return int(self._first[node + 2] - self._first[node + 1])
 
-    def columnCount(self, parent: Index = ROOT) -> int:
-        return len(TITLES)
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if orientation == Qt.Orientation.Horizontal and role == Qt.ItemDataRole.DisplayRole:
-            return TITLES[section] if 0 <= section < len(TITLES) else None
-        if role == Qt.ItemDataRole.TextAlignmentRole and section != FRAME:
-            return _RIGHT
-        return None
-
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid() or self.tree is None:
             return None
         node, column = self.node(index), index.column()
         if role == Qt.ItemDataRole.TextAlignmentRole and column != FRAME:
-            return _RIGHT
+            return RIGHT
         if role == FaintRole:
             frame = int(self.tree.frame[node])
             return not (frame >= 0 and self.own[frame])
