@@ -12,6 +12,12 @@ from memstrata.capture.format.recording import Device, Meta, Recording, build
 from memstrata.capture.format.schema import NONE, Action, Fate, Phase, StorageKind
 from memstrata.viewer.model.run import Run
 
+USER = ("step", "/home/user/project/train.py", 22)
+TORCH = ("_call_impl", "torch/nn/modules/module.py", 1790)
+MALLOC = ("c10::cuda::CUDACachingAllocator::malloc(void**)", "??", 0)
+EMPTY = ("at::_ops::empty_strided::call(c10::ArrayRef<long>)", "", 0)
+"""Frames of stacks, each as (function, file, line)."""
+
 
 @dataclass
 class Step:

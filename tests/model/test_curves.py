@@ -75,6 +75,25 @@ def test_peaks_that_stand_out(curve, peaks):
     assert local_peaks(np.array(curve, np.int64), 0.2).tolist() == peaks
 
 
+def peaks_by_hand(curve, share):
+    """Every position that is the first highest between two places where the curve lies far enough below it."""
+    needed = max((max(curve) - min(curve)) * share, 1)
+    found = []
+    for at, size in enumerate(curve):
+        before = next((i for i in range(at - 1, -1, -1) if curve[i] >= size), -1)
+        after = next((i for i in range(at + 1, len(curve)) if curve[i] > size), len(curve))
+        rises = before < 0 or size - min(curve[before + 1 : at + 1]) >= needed
+        falls = after == len(curve) or size - min(curve[at:after]) >= needed
+        if rises and falls:
+            found.append(at)
+    return found
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=60))
+def test_peaks_that_stand_out_are_those_found_one_by_one(values):
+    assert local_peaks(np.array(values, np.int64), 0.3).tolist() == peaks_by_hand(values, 0.3)
+
+
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=60))
 def test_the_highest_position_is_always_among_the_peaks(values):
     curve = np.array(values, np.int64)

@@ -31,6 +31,31 @@ def test_words(text, words):
     assert words_of(text) == words
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("> 1MiB", ">1MiB"),
+        (">1 MiB", ">1MiB"),
+        ("mlp >= 1.5  MiB -x", "mlp >=1.5MiB -x"),
+        ("-< 4 kib", "-<4kib"),
+        (">16 mlp", ">16 mlp"),
+        ("= 512", "=512"),
+        ("a MiB", "a MiB"),
+    ],
+)
+def test_a_size_may_be_written_with_blanks(typed, meant):
+    assert words_of(typed) == meant.split(" ")
+
+
+def test_a_size_with_blanks_matches_what_it_says(run):
+    assert (matching(run, "> 1 MiB") == matching(run, ">1MiB")).all() and matching(run, "> 1 MiB").any()
+
+
+def test_a_size_that_is_not_there_is_asked_for(run):
+    with pytest.raises(ValueError, match="> takes a size after it, such as >16MiB"):
+        matching(run, ">")
+
+
 def test_an_open_quote_is_said():
     with pytest.raises(ValueError, match="a quote is left open"):
         words_of('"a')

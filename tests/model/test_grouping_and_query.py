@@ -11,17 +11,13 @@ from memstrata.viewer.model.grouping import GROUPINGS, ColourRule, available, pr
 from memstrata.viewer.model.query import AllocationQuery
 from memstrata.viewer.model.run import Run
 
-from .recordings import Step, two_layers
+from .recordings import EMPTY, MALLOC, TORCH, USER, Step, two_layers
 
-USER = ("step", "/home/user/project/train.py", 22)
 PROJECT = ("forward", "model.py", 7)
-TORCH = ("_call_impl", "torch/nn/modules/module.py", 1790)
 STDLIB = ("run", "threading.py", 982)
 OTHER = ("forward", "transformers/models/llama/modeling_llama.py", 330)
 KERNEL = ("/* generated */", "/tmp/torchinductor_user/ab/cab.py", 5)
-MALLOC = ("c10::cuda::CUDACachingAllocator::malloc(void**)", "??", 0)
 NODE = ("torch::autograd::generated::MmBackward0::apply(std::vector<at::Tensor>&&)", "??", 0)
-OPERATOR = ("at::_ops::empty_strided::call(c10::ArrayRef<long>)", "", 0)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +29,8 @@ OPERATOR = ("at::_ops::empty_strided::call(c10::ArrayRef<long>)", "", 0)
         ([MALLOC, TORCH, OTHER, TORCH], "modeling_llama.py:330 forward"),
         ([("aten::mm", "", 0), PROJECT, TORCH], "model.py:7 forward"),
         ([MALLOC, TORCH, STDLIB], "module.py:1790 _call_impl"),
-        ([MALLOC, OPERATOR, NODE], "MmBackward0 (autograd)"),
-        ([MALLOC, OPERATOR], "empty_strided (operator)"),
+        ([MALLOC, EMPTY, NODE], "MmBackward0 (autograd)"),
+        ([MALLOC, EMPTY], "empty_strided (operator)"),
         ([MALLOC], "c10::cuda::CUDACachingAllocator::malloc"),
         ([("f", "C:/Users/me/train.py", 3), TORCH], "train.py:3 f"),
         ([("f", "<frozen runpy>", 3)], "<frozen runpy>:3 f"),

@@ -17,26 +17,22 @@ from memstrata.viewer.model.grouping import available
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file
 
-from .recordings import Step
+from .recordings import EMPTY, MALLOC, TORCH, USER, Step
 
 MAIN = ("<module>", "/home/user/train.py", 80)
-STEP = ("step", "/home/user/train.py", 22)
-TORCH = ("_call_impl", "torch/nn/modules/module.py", 1790)
 RUNPY = ("_run_code", "<frozen runpy>", 88)
-MALLOC = ("c10::cuda::malloc(void**)", "??", 0)
 START = ("_start", "??", 0)
 MM = ("at::_ops::mm::call(at::Tensor const&)", "", 0)
-EMPTY = ("at::_ops::empty_strided::call(c10::ArrayRef<long>)", "", 0)
 
 
 @pytest.mark.parametrize(
     ("stack", "name"),
     [
-        ([MALLOC, TORCH, STEP, TORCH, MAIN, RUNPY, START], "train.py:80 <module>"),
-        ([MALLOC, TORCH, STEP], "train.py:22 step"),
+        ([MALLOC, TORCH, USER, TORCH, MAIN, RUNPY, START], "train.py:80 <module>"),
+        ([MALLOC, TORCH, USER], "train.py:22 step"),
         ([MALLOC, TORCH, RUNPY], "<frozen runpy>:88 _run_code"),
         ([MALLOC, MM, START], "_start"),
-        ([MALLOC], "c10::cuda::malloc"),
+        ([MALLOC], "c10::cuda::CUDACachingAllocator::malloc"),
     ],
 )
 def test_the_outermost_frame_of_the_users_code_is_the_root(stack: list[tuple[str, str, int]], name: str) -> None:
@@ -61,9 +57,9 @@ def test_the_outermost_of_any_tree_is_that_of_a_walk_to_the_root(tree: list[tupl
 
 def test_a_recording_is_cut_by_the_operators_on_its_stacks() -> None:
     step = Step()
-    step.alloc(512, 100, 1, stack=step.frames(MALLOC, EMPTY, MM, STEP))
-    step.alloc(1024, 10, 2, stack=step.frames(MALLOC, STEP))
-    step.alloc(2048, 1, 3, stack=step.frames(MALLOC, EMPTY, STEP))
+    step.alloc(512, 100, 1, stack=step.frames(MALLOC, EMPTY, MM, USER))
+    step.alloc(1024, 10, 2, stack=step.frames(MALLOC, USER))
+    step.alloc(2048, 1, 3, stack=step.frames(MALLOC, EMPTY, USER))
     run = step.run()
     assert available(run) == ["category", "frame", "root", "op", "stream"]
     held = dict(zip(run.grouping("op").names, run.groups_at("op", [3])[:, 0].tolist()))

@@ -42,6 +42,15 @@ def test_a_stacked_column_is_the_pile_of_what_is_alive(what: Moves, position: in
     assert stacked.span(position, len(what)) is None
 
 
+@given(moves, st.integers(1, 40), st.integers(-20, 300).map(lambda n: n / 2), st.integers(1, 30).map(lambda n: n / 4))
+def test_many_columns_are_those_found_one_by_one(what: Moves, heights: int, low: float, apart: float) -> None:
+    stacked, y = Stacked(run_of(what).live), low + np.arange(heights)[::-1] * apart  # falling, tops among them
+    positions = np.arange(len(what) + 1)[:: 1 + heights % 3]
+    wanted = [stacked.column(position, y).tolist() for position in positions.tolist()]
+    assert stacked.columns(positions, y).tolist() == wanted
+    assert stacked.columns(positions[:0], y).shape == (0, heights)
+
+
 def test_what_is_on_top_slides_down_when_what_is_below_is_freed() -> None:
     step = Step()
     for number, size in enumerate((10, 20, 30)):
@@ -165,6 +174,19 @@ def test_the_index_finds_every_rectangle_in_sight_once(rects, box, width, height
     assert sorted(parts[0] + parts[1]) == sorted(found)
     at_least = wanted & (w >= width) & (h >= height)
     assert set(np.flatnonzero(at_least).tolist()) <= set(parts[0])
+
+
+def test_a_thinned_index_has_one_of_each_so_many_neighbours_and_never_another() -> None:
+    random = np.random.default_rng(3)
+    x, w, y, h = np.sort(random.uniform(0, 100, 1003)), *random.uniform(1, 60, (3, 1003))
+    index = address_index(np.arange(1003), x, x + w, y, y + h)
+    thinned = index.thinned(8)
+    places = [index.row.tolist().index(row) for row in thinned.row.tolist()]
+    assert [place // 8 for place in places] == list(range(125))
+    assert len({place % 8 for place in places}) == 8
+    for column in ("x0", "x1", "y0", "y1"):
+        assert np.array_equal(getattr(thinned, column), getattr(index, column)[places])
+    assert np.array_equal(index.thinned(8).row, thinned.row)
 
 
 def test_the_part_of_the_height_that_gaps_take_is_bounded() -> None:

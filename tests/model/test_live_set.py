@@ -32,8 +32,13 @@ def test_every_position_of_any_step(what: Moves, every: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EVERY", every)
         live = live_set(run.allocations)
-    for position, pile in enumerate(piles(what)):
-        assert live.at(position).tolist() == [row for row, _ in pile]
+    wanted = [[row for row, _ in pile] for pile in piles(what)]
+    for position, pile in enumerate(wanted):
+        assert live.at(position).tolist() == pile
+    for positions in (np.arange(len(wanted)), np.arange(len(wanted))[::-2], np.arange(0)):
+        found, count = live.at_each(positions)
+        assert found.tolist() == [row for position in positions.tolist() for row in wanted[position]]
+        assert count.tolist() == [len(wanted[position]) for position in positions.tolist()]
 
 
 @pytest.mark.parametrize("long_lived", [0.0, 0.01, 1.0])
@@ -48,6 +53,8 @@ def test_many_checkpoints_hold_about_twice_as_many_rows_as_there_are(long_lived:
 def test_no_allocation() -> None:
     live = live_set(rows(0, address=0, bytes=0, start=0, end=0, before=False))
     assert live.at(0).tolist() == [] and live.most == 0
+    found, count = live.at_each(np.array([0, 0]))
+    assert found.tolist() == [] and count.tolist() == [0, 0]
 
 
 def test_what_was_there_before_comes_first() -> None:

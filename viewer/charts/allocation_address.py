@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QBrush, QColor, QPainter, QPen
+from PySide6.QtGui import QBrush, QColor, QPainter
 
 from memstrata.capture.format.schema import F64
 
@@ -19,7 +19,7 @@ from .density import DensityGrid
 from .frame import Frame
 from .outlines import around_outline
 from .pixels import U32, Canvas, paint_stretched
-from .rectangles import Rectangles
+from .rectangles import PixelRectangles
 from .theme import Theme
 
 MOST_RECTANGLES = 24_000
@@ -50,11 +50,14 @@ class AddressPainter:
         layout = self.layout = run.once(address_layout)
         self.index = index_of(run, layout, axis)
         self.colours: AllocationColours | None = None
-        self._rectangles, self._canvas = Rectangles(), Canvas()
+        self._canvas = Canvas()
         self._backdrop: U32 | None = None
         self.painted = np.empty(0, np.int64)
         """Places in the index of what the last frame painted one by one."""
+        self._each, self._kinds = PixelRectangles(), list[tuple[int, int, int]]()
+        """These rectangles in order of their colours, and (kind, first, last) of each colour."""
         self._behind: list[tuple[int, int]] = []
+        self._thinned: dict[int, AddressIndex] = {}
         r = layout.ranges
         low = layout.y_of(r.address).astype(np.float64)
         self._ranges = axis.edges[r.start], axis.edges[r.end], low, low + r.bytes
@@ -66,6 +69,7 @@ class AddressPainter:
     def look_at(self, frame: Frame) -> None:
         """What can be painted of a frame at once: the largest, and a backdrop from a part of the others."""
         self._choose(frame)
+        self._lay_out(frame)
         *_, self._backdrop = None, *self._density(frame, _SAMPLED)
 
     def paint(self, painter: QPainter, frame: Frame, theme: Theme) -> None:
@@ -73,7 +77,7 @@ class AddressPainter:
         self._paint_ranges(painter, frame, theme)
         if self._backdrop is not None:
             paint_stretched(painter, frame, self._backdrop, self._canvas)
-        self._paint_each(painter, frame)
+        self._paint_each(painter, frame.ratio)
 
     def paint_selected(self, painter: QPainter, frame: Frame, row: int, theme: Theme) -> None:
         """A line around an allocation."""
@@ -118,47 +122,61 @@ class AddressPainter:
             edges = _pixels(frame, left[mine], right[mine], low[mine], high[mine])
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(QColor(fill))
-            self._rectangles.put(*edges).paint(painter)
+            made = PixelRectangles().put(*edges)
+            made.paint(painter, frame.ratio)
             if len(mine) < frame.rect.height() / 3:
-                painter.setPen(QPen(QColor(theme.border), 1))
-                painter.setBrush(Qt.BrushStyle.NoBrush)
-                self._rectangles.paint(painter)
+                painter.setBrush(QColor(theme.border))
+                made.outlines(max(round(frame.ratio), 1)).paint(painter, frame.ratio)
 
-    def _paint_each(self, painter: QPainter, frame: Frame) -> None:
+    def _lay_out(self, frame: Frame) -> None:
+        """Where what is painted one by one lies on the screen."""
         assert self.colours is not None
         index, at = self.index, self.painted
-        edges = _pixels(frame, index.x0[at], index.x1[at], index.y0[at], index.y1[at])
         kinds = self.colours.kind[index.row[at]]
+        order = np.argsort(kinds, kind="stable")
+        at, kinds = at[order], kinds[order]
+        self._each.put(*_pixels(frame, index.x0[at], index.x1[at], index.y0[at], index.y1[at]))
+        firsts = np.flatnonzero(np.diff(kinds, prepend=-1)).tolist()
+        self._kinds = list(zip(kinds[firsts].tolist(), firsts, [*firsts[1:], len(at)]))
+
+    def _paint_each(self, painter: QPainter, ratio: float) -> None:
+        assert self.colours is not None
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        order = np.argsort(kinds, kind="stable")
-        cuts = np.flatnonzero(np.diff(kinds[order])) + 1
-        for part in np.split(order, cuts) if len(order) else ():
-            kind = int(kinds[part[0]])
-            self._rectangles.put(*(edge[part] for edge in edges))
-            for brush in (QBrush(self.colours.fills[kind]), self.colours.hatches[kind]):
-                if brush is not None:
-                    painter.setBrush(brush)
-                    self._rectangles.paint(painter)
+        for kind, first, last in self._kinds:
+            painter.setBrush(QBrush(self.colours.fills[kind]))
+            self._each.paint(painter, ratio, first, last)
+            hatch = self.colours.hatches[kind]
+            if hatch is not None:
+                painter.setBrush(hatch)
+                self._each.units(ratio, first, last).paint(painter)
 
     def _density(self, frame: Frame, most: int | None) -> Iterator[U32 | None]:
-        """The backdrop, a pixel for each cell, after Nones; of evenly spaced rectangles where `most` says how many."""
+        """The backdrop, a pixel for each cell, after Nones; of some of the rectangles where `most` says how many."""
         assert self.colours is not None
         total = sum(last - first for first, last in self._behind)
         if not total:
             return
-        step = 1 if most is None else max(-(-total // most), 1)
-        grid = DensityGrid(frame, self.colours, _CELL if most is None else _COARSE_CELL)
-        places = np.concatenate([np.arange(first, last, step) for first, last in self._behind])
+        step = 1 if most is None else 1 << max(-(-total // most) - 1, 0).bit_length()
+        index, grid = self._every(step), DensityGrid(frame, self.colours, _CELL if most is None else _COARSE_CELL)
+        places = joined([(-(-first // step), last // step) for first, last in self._behind])
         for begin in range(0, len(places), _AT_ONCE):
-            grid.add(self.index, places[begin : begin + _AT_ONCE], step)
+            grid.add(index, places[begin : begin + _AT_ONCE], step)
             yield None
         yield grid.pixels()
 
+    def _every(self, step: int) -> AddressIndex:
+        """One of every so many rectangles; picked out of all of them, each would be far from the next in memory."""
+        if step == 1:
+            return self.index
+        if step not in self._thinned:
+            self._thinned[step] = self.index.thinned(step)
+        return self._thinned[step]
+
 
 def _pixels(frame: Frame, x0: F64, x1: F64, y0: F64, y1: F64) -> tuple[F64, F64, F64, F64]:
-    """(left, top, right, bottom) in pixels that are whole on the device, at least one wide and high; the large ones end
-    with a seam."""
+    """(left, top, right, bottom) in whole pixels of the device, at least one of the view's wide and high; the large
+    ones end with a seam."""
     ratio, one = frame.ratio, max(round(frame.ratio), 1)
     sx, dx, sy, dy = (part * ratio for part in (frame.sx, frame.dx, frame.sy, frame.dy))
     left, right = np.rint(x0 * sx + dx), np.rint(x1 * sx + dx)
@@ -167,4 +185,4 @@ def _pixels(frame: Frame, x0: F64, x1: F64, y0: F64, y1: F64) -> tuple[F64, F64,
     np.add(top, one, out=top, where=bottom - top >= _SEAM * one)
     np.maximum(right, left + one, out=right)
     np.maximum(bottom, top + one, out=bottom)
-    return left / ratio, top / ratio, right / ratio, bottom / ratio
+    return left, top, right, bottom

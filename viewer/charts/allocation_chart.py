@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QPointF, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
@@ -16,17 +15,20 @@ from ..model.axes import XAxis
 from ..model.layout import Stacked, address_layout
 from ..model.paints import group_paints
 from ..model.peaks import peaks_of
-from ..model.query import AllocationQuery
 from ..model.run import Run
 from ..state.allocation_text import allocation_text, place_text
+from ..state.pointed import NOTHING, Pointed
 from ..state.scope import Scope
 from ..state.view_state import RunView
+from ..state.within import limit_query, picture_query
 from .allocation_address import AddressPainter
 from .allocation_colours import allocation_colours
 from .allocation_item import AllocationItem, LinesItem
 from .allocation_stacked import StackedPainter
 from .axis_items import BytesAxis, UnitAxis, style_axis
+from .frame import PixelItem
 from .plot import RunPlot
+from .pointed_items import PointedAllocation
 from .theme import Theme, current
 from .time_view import TimeView
 
@@ -39,6 +41,8 @@ _LOW = 220
 """Pixels of height below which the axes go without their titles."""
 _NEAR = 3
 """Pixels by which a small allocation may be missed."""
+_REST = 60
+"""Milliseconds that a range rests before what lies outside of it is made pale."""
 _UPRIGHT = {Qt.Key.Key_Up: 0.5, Qt.Key.Key_Down: 2.0}
 
 Painter = StackedPainter | AddressPainter
@@ -85,6 +89,10 @@ class AllocationChart(RunPlot):
         self.made: dict[tuple[str, str], Painter] = {}
         self.setAccessibleName("Every allocation")
         self._stale = True
+        self._rest = QTimer(self)
+        self._rest.setSingleShot(True)
+        self._rest.setInterval(_REST)
+        self._rest.timeout.connect(self._recolour)
         self._build()
         self.set_theme(current())
         scope.changed.connect(self._view_changed)
@@ -101,9 +109,15 @@ class AllocationChart(RunPlot):
         self.bytes_axis.linkToView(self.view)
         self.x_axis.linkToView(self.view)
         self.item, self.lines = AllocationItem(), LinesItem()
-        for item in (self.item, self.lines):
+        self.pointed = PointedAllocation(self.item)
+        for item in self._items:
             self.view.addItem(item, ignoreBounds=True)
+        self.scope.pointed.connect(lambda at: self.pointed.show_row(-1 if at.allocation is None else at.allocation))
         self.view.clicked.connect(self._clicked)
+
+    @property
+    def _items(self) -> tuple[PixelItem, ...]:
+        return self.item, self.pointed, self.lines
 
     @property
     def painter(self) -> Painter | None:
@@ -123,7 +137,7 @@ class AllocationChart(RunPlot):
         self.setBackground(theme.panel)
         for axis in (self.bytes_axis, self.x_axis):
             style_axis(axis, theme)
-        for item in (self.item, self.lines):
+        for item in self._items:
             item.theme = theme
         self._stale = True
         if self.isVisible():
@@ -161,7 +175,7 @@ class AllocationChart(RunPlot):
         self.bytes_axis.setLabel(_TITLES[self.layout_key])
         self.x_axis.set_unit(axis.unit, axis.title)
         self._title_axes()
-        for item in (self.item, self.lines):
+        for item in self._items:
             item.set_extent(float(axis.edges[0]), float(axis.edges[-1]), self.top)
         self.bound(self.top)
         self.show_range()
@@ -175,12 +189,17 @@ class AllocationChart(RunPlot):
 
     def _show_colours(self, painter: Painter) -> None:
         view, bands = self.scope.view, self.scope.bands
-        matches = None
-        if view.query is not None or view.filter:
-            matches = replace(view.query or AllocationQuery(), filter=view.filter).mask(self.run)
+        query = picture_query(view)
+        matches = None if query is None else query.mask(self.run)
         paints = group_paints(bands.grouping, self.theme.dark)
         painter.show(allocation_colours(bands.grouping.labels, paints, matches, self.theme))
         self.item.show_layout(painter)
+
+    def _recolour(self) -> None:
+        """A range came to rest."""
+        painter = self.painter
+        if self.scope.is_open and painter is not None:
+            self._show_colours(painter)
 
     def _show_lines(self) -> None:
         axis, view = self.scope.axis, self.scope.view
@@ -199,6 +218,8 @@ class AllocationChart(RunPlot):
         painter = self.painter
         if painter is not None and (old.grouping, old.query, old.filter) != (new.grouping, new.query, new.filter):
             self._show_colours(painter)
+        elif limit_query(old) != limit_query(new):
+            self._rest.start()
         if old.allocation != new.allocation:
             self.item.selected = new.allocation
             self.item.update()
@@ -238,6 +259,11 @@ class AllocationChart(RunPlot):
             a = self.run.allocations
             position = min(max(position, int(a.start[row])), int(a.end[row]) - 1)
         self.scope.look(cursor=position, allocation=row if row >= 0 else None)
+
+    def point_at(self, where: QPointF | None) -> None:
+        """The allocation there is what the pointer rests on."""
+        row = -1 if where is None else self.allocation_at(where.x(), where.y())[1]
+        self.scope.point(NOTHING if row < 0 else Pointed(allocation=row))
 
     def hover_text(self, x: float, y: float) -> str:
         """What is under this point, in words."""

@@ -13,6 +13,7 @@ from memstrata.capture.format.schema import F64, I32, I64, NONE
 
 from ..model.axes import XAxis
 from ..model.layout import Stacked
+from ..model.live_set import EVERY
 from ..model.peaks import Peaks
 from .allocation_colours import U32, AllocationColours
 from .frame import Frame
@@ -22,13 +23,15 @@ from .sampling import Columns, peak_columns
 from .theme import Theme
 
 _COARSE = 4
-"""Pixels of width that share one pile while the view moves."""
-_WORK = 120_000
-"""Allocations looked through in a frame while the view moves; piles beyond that wait until it is still."""
-_AT_ONCE = 8
+"""Pixels of width that share one pile while the view moves: that of the highest position in all of them."""
+_FEWEST = 16
+"""Columns, if there are as many pixels."""
+_WORK = 330_000
+"""Allocations looked through and piled up in a frame while the view moves; piles beyond that wait until it is still."""
+_AT_ONCE = 64
 """Piles made between two looks at the clock."""
-_KEPT = 8192
-"""Piles kept from frame to frame."""
+_KEPT = 3
+"""Times as many piles kept from frame to frame as there are pixel columns; there is always room for all of these."""
 _FAINT = 64
 """Columns in which an allocation is looked for that is too thin for a pixel."""
 _SEAM = 4
@@ -40,15 +43,17 @@ class StackedPainter:
 
     def __init__(self, stacked: Stacked, peaks: Peaks, axis: XAxis) -> None:
         self.stacked, self.peaks, self.axis = stacked, peaks, axis
-        self._piles: dict[int, I32] = {}
+        self._piles: dict[int, int] = {}
+        """Which of `_room` is the pile of a position."""
+        self._room: I32 = np.empty((0, 0), np.int32)
+        """The allocation in each row of device pixels from the top down, for each pile."""
         self._rows: F64 = np.empty(0)
         """Bytes in the middle of each row of device pixels, from the top down."""
         self._shown: tuple[Columns, I64] | None = None
         self._image: QImage | None = None
         self._rgb: U32 = np.empty(0, np.uint32)
         self._hatched: list[tuple[str, U32]] = []
-        budget = _WORK // (stacked.live.most + 1000)
-        self._budget = max(budget, 4)
+        self._budget = max(_WORK // (2 * stacked.live.most + EVERY // 2), 4)
 
     def show(self, colours: AllocationColours) -> None:
         """Other colours."""
@@ -64,8 +69,8 @@ class StackedPainter:
     def look_at(self, frame: Frame) -> None:
         """What can be painted of a frame at once: as many piles as there is time for."""
         self._forget(frame)
-        columns = _coarse(self._columns(frame), round(_COARSE * frame.ratio))
-        self._make(self._affordable(columns.positions))
+        columns = self._columns(frame, max(frame.columns // round(_COARSE * frame.ratio), _FEWEST))
+        self._make(self._affordable(columns.positions, len(self._room) - frame.columns))
         self._image = self._picture(columns, self._stand_ins(columns.positions))
 
     def paint(self, painter: QPainter, frame: Frame, _theme: Theme) -> None:
@@ -77,9 +82,9 @@ class StackedPainter:
 
     def refine(self, frame: Frame) -> Iterator[bool]:
         """Every pile of every pixel column; yields whether there is something new to see."""
-        columns = self._columns(frame)
+        columns = self._columns(frame, frame.columns)
         wanted = np.unique(columns.positions)
-        missing = [p for p in wanted.tolist() if p not in self._piles]
+        missing = self._missing(wanted)
         for first in range(0, len(missing), _AT_ONCE):
             self._make(missing[first : first + _AT_ONCE])
             yield False
@@ -103,8 +108,7 @@ class StackedPainter:
         alive = np.flatnonzero((shown >= a.start[row]) & (shown < a.end[row]))
         if not len(alive):
             return
-        ids = np.stack([self._piles[p] for p in shown[alive].tolist()])
-        mine = ids == row
+        mine = self._made(shown[alive]) == row
         some = mine.any(axis=1)
         top = (np.argmax(mine, axis=1) + top_pixel(frame)) / frame.ratio
         low = top + mine.sum(axis=1) / frame.ratio
@@ -122,20 +126,35 @@ class StackedPainter:
         """Piles of other rows are of no use."""
         middles = np.arange(top_pixel(frame), top_pixel(frame) + frame.rows, dtype=np.float64) + 0.5
         rows: F64 = (middles / frame.ratio - frame.dy) / frame.sy
-        if not np.array_equal(self._rows, rows) or len(self._piles) > _KEPT:
+        if not np.array_equal(self._rows, rows) or len(self._room) < _KEPT * frame.columns:
             self._rows, self._piles, self._shown = rows, {}, None
+            if self._room.shape != (shape := (_KEPT * frame.columns, len(rows))):
+                self._room = np.empty(shape, np.int32)
 
-    def _columns(self, frame: Frame) -> Columns:
-        return peak_columns(self.peaks, self.axis, frame.x0, frame.x1, frame.columns)
+    def _columns(self, frame: Frame, width: int) -> Columns:
+        return peak_columns(self.peaks, self.axis, frame.x0, frame.x1, min(width, frame.columns))
 
-    def _affordable(self, positions: I64) -> list[int]:
-        """Positions that have no pile yet, evenly spaced, no more than there is time for."""
-        missing = [p for p in np.unique(positions).tolist() if p not in self._piles]
+    def _missing(self, positions: I64) -> I64:
+        """Which of these positions have no pile yet."""
+        return np.array([p for p in positions.tolist() if p not in self._piles], np.int64)
+
+    def _affordable(self, positions: I64, room: int) -> I64:
+        """Positions that have no pile yet, evenly spaced, no more than there is time for; with no room for them all
+        the others are given up."""
+        wanted = np.unique(positions)
+        missing = self._missing(wanted)
+        if len(self._piles) + min(len(missing), self._budget) > room:
+            self._piles, missing = {}, wanted
         return missing[:: -(-len(missing) // self._budget) or 1]
 
-    def _make(self, positions: list[int]) -> None:
-        for position in positions:
-            self._piles[position] = self.stacked.column(position, self._rows).astype(np.int32)
+    def _make(self, positions: I64) -> None:
+        first = len(self._piles)
+        self._room[first : first + len(positions)] = self.stacked.columns(positions, self._rows)
+        self._piles |= zip(positions.tolist(), range(first, first + len(positions)))
+
+    def _made(self, positions: I64) -> I32:
+        """The piles of these positions, one in a row."""
+        return self._room[[self._piles[p] for p in positions.tolist()]]
 
     def _stand_ins(self, positions: I64) -> I64:
         """For each column the nearest position that has a pile."""
@@ -153,9 +172,9 @@ class StackedPainter:
         if not len(shown):
             return QImage()
         unique, place = np.unique(shown, return_inverse=True)
-        piles = np.stack([self._piles[p] for p in unique.tolist()])
-        pixels = self._rgb[piles]
-        pixels[seams(piles)] = 0
+        piles = self._made(unique)
+        pixels = self._rgb.take(piles, mode="wrap")  # the last of them for none; five times as fast as an index
+        pixels *= ~seams(piles)
         pixels = np.ascontiguousarray(pixels[place.reshape(-1)].T)
         for name, tones in self._hatched:
             rows, cols = _PATTERNS[name](*pixels.shape)
@@ -168,7 +187,7 @@ class StackedPainter:
         """What was painted last: the allocation of each pixel, -1 for none; shape [height, columns]."""
         if self._shown is None or not len(self._shown[1]):
             return np.empty((0, 0), np.int32)
-        return np.stack([self._piles[p] for p in self._shown[1].tolist()]).T
+        return self._made(self._shown[1]).T
 
 
 def seams(piles: I32) -> NDArray[np.bool_]:
@@ -186,14 +205,6 @@ def seams(piles: I32) -> NDArray[np.bool_]:
 def top_pixel(frame: Frame) -> int:
     """The first row of device pixels in the view."""
     return round(frame.y(frame.y1) * frame.ratio)
-
-
-def _coarse(columns: Columns, few: int) -> Columns:
-    """Every few columns as one."""
-    if len(columns.positions) <= 4 * few:
-        return columns
-    kept = np.arange(few // 2, len(columns.positions), few)
-    return Columns(np.append(columns.x[: len(kept) * few : few], columns.x[-1:]), columns.positions[kept])
 
 
 def _diagonal(height: int, width: int) -> tuple[I64, I64]:

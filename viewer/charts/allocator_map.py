@@ -3,141 +3,148 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QBrush, QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QBrush, QColor, QKeyEvent, QMouseEvent, QPaintEngine, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from ..analysis.allocator.history import Layout
-from ..look.tips import tip
-from ..look.units import bytes_text
-from ..model.paints import Paint
-from .colours import fill_brush, hatch_brush
-from .theme import Theme, current
+from memstrata.capture.format.schema import B1
 
-_ROW, _GAP, _SPACE = 20, 4, 3
-_LEAST = 3.0
-"""Pixels of the narrowest bar."""
+from ..analysis.allocator.history import Layout
+from ..look.tips import one_line, tip
+from ..look.units import bytes_text, exact_bytes_text
+from ..model.paints import Paint
+from .allocator_rows import GAP, HEAD, ROW, Bar, Rows
+from .band_painter import DIMMED
+from .colours import fill_brush, hatch_brush
+from .focus import paint_focus
+from .frame import device_ratio
+from .theme import Theme, colour, current
+
 _EDGED = 4
 """Pixels from which on a block shows where it ends."""
-_ROWS = 12
-"""Rows that the whole is laid out for; less memory takes fewer."""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A range of the layout, or the part of one that lies in one row."""
-
-    box: QRectF
-    row: int
-    offset: float
-    """Bytes of the range before it."""
-    bytes_per_pixel: float
+_KEPT = 16_000_000
+"""Device pixels of a picture that is kept; a larger one is painted as far as it is seen."""
 
 
 class AllocatorMap(QWidget):
-    """Ranges in order of address, broken into rows like text. `picked` carries the allocation clicked."""
+    """Ranges by pool and stream, then in order of address, broken into rows like text. `picked` carries the allocation
+    clicked, `pointed` the one under the pointer, -1 for none."""
 
     picked = Signal(int)
+    pointed = Signal(int)
 
-    def __init__(self, paint_of: Callable[[int], Paint], text_of: Callable[[int], str]) -> None:
+    def __init__(
+        self, paint_of: Callable[[int], Paint], text_of: Callable[[int], str],
+        kind_of: Callable[[int, bool, int], str],
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.paint_of, self.text_of = paint_of, text_of
+        self.paint_of, self.text_of, self.kind_of = paint_of, text_of, kind_of
         self.layout_shown: Layout | None = None
         self.selected: int | None = None
+        self.matches: B1 | None = None
+        """Which allocations are in full colour; None: all."""
+        self.hovered = -1
+        """The block under the pointer, a row of the layout's blocks."""
         self.theme: Theme = current()
-        self.bars: list[Bar] = []
-        self._first: list[int] = []
-        """The first bar of each range."""
+        self.rows = Rows(None, 50)
+        self._picture: QPixmap | None = None
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Map of the allocator's memory at the cursor")
 
-    def show_layout(self, layout: Layout, selected: int | None) -> None:
-        """Another moment."""
-        self.layout_shown, self.selected = layout, selected
+    @property
+    def bars(self) -> list[Bar]:
+        """Every bar, from left to right and from top to bottom."""
+        return self.rows.bars
+
+    def show_layout(self, layout: Layout | None, selected: int | None, matches: B1 | None = None) -> None:
+        """Another moment; None: nothing."""
+        self.layout_shown, self.selected, self.matches, self.hovered = layout, selected, matches, -1
         self._lay_out()
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
-        self.theme = theme
+        self.theme, self._picture = theme, None
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(480, _ROWS * (_ROW + _GAP))
+        return QSize(480, 12 * (ROW + GAP))
 
     def resizeEvent(self, _event: object) -> None:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Places the bars. A range that reaches the end of its row goes on in the next one."""
-        self.bars, self._first = [], []
-        shown, width = self.layout_shown, max(self.width() - 2 * _SPACE, 50)
-        if shown is not None and len(shown.bytes):
-            per_byte = width * _ROWS / shown.reserved_bytes
-            x, y = float(_SPACE), float(_GAP)
-            for row, size in enumerate(shown.bytes.tolist()):
-                wide = max(size * per_byte, _LEAST)
-                if x > _SPACE and x + min(wide, width / 2) > width + _SPACE:
-                    x, y = float(_SPACE), y + _ROW + _GAP
-                self._first.append(len(self.bars))
-                done = 0.0
-                while done < wide:
-                    part = min(wide - done, width + _SPACE - x)
-                    self.bars.append(Bar(QRectF(x, y, part, _ROW), row, done / wide * size, size / wide))
-                    done, x = done + part, x + part + _SPACE
-                    if done < wide:
-                        x, y = float(_SPACE), y + _ROW + _GAP
-        self.setMinimumHeight(int(self.bars[-1].box.bottom() + _GAP) if self.bars else _ROW)
+        self.rows, self._picture = Rows(self.layout_shown, self.width()), None
+        self.setMinimumHeight(self.rows.height)
         self.update()
 
     def boxes_of(self, block: int) -> list[QRectF]:
         """Where a block (row of the layout's blocks) is painted: one box for each bar it lies in."""
-        shown = self.layout_shown
-        assert shown is not None
-        home = int(shown.home[block])
-        start = int(shown.block_address[block]) - int(shown.address[home])
-        end = start + int(shown.block_bytes[block])
-        out = []
-        for place in range(self._first[home], len(self.bars)):
-            bar = self.bars[place]
-            if bar.row != home or bar.offset >= end:
-                break
-            left = max(bar.box.left() + (start - bar.offset) / bar.bytes_per_pixel, bar.box.left())
-            right = min(bar.box.left() + (end - bar.offset) / bar.bytes_per_pixel, bar.box.right())
-            if left < right:
-                out.append(QRectF(left, bar.box.top(), right - left, bar.box.height()))
-        return out
+        return self.rows.boxes_of(block)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.fillRect(event.rect(), QColor(self.theme.panel))
+        """What does not change with the pointer is painted once."""
+        painter, seen = QPainter(self), QRectF(event.rect())
+        ratio = self.devicePixelRatioF()
+        on_screen = painter.paintEngine().type() == QPaintEngine.Type.Raster and device_ratio(painter) == ratio
+        if not on_screen or self.width() * self.height() * ratio * ratio > _KEPT:  # a drawing, or a larger picture
+            self._paint_all(painter, seen)
+        else:
+            if self._picture is None or self._picture.devicePixelRatio() != ratio:
+                self._picture = QPixmap(self.size() * ratio)
+                self._picture.setDevicePixelRatio(ratio)
+                self._paint_all(QPainter(self._picture), QRectF(self.rect()))
+            painter.drawPixmap(seen, self._picture, QRectF(seen.topLeft() * ratio, seen.size() * ratio))
+        if self.layout_shown is not None and self.hovered >= 0:
+            painter.setPen(QPen(QColor(self.theme.accent), 2))
+            painter.setBrush(colour(self.theme.accent, 50))
+            painter.drawRects(self.boxes_of(self.hovered))
+        paint_focus(painter, self, self.theme)
+
+    def _paint_all(self, painter: QPainter, seen: QRectF) -> None:
+        painter.fillRect(seen, QColor(self.theme.panel))
         if self.layout_shown is None:
             return
-        seen = QRectF(event.rect())
         bars = [bar.box for bar in self.bars if bar.box.intersects(seen)]
         for box in bars:
             painter.fillRect(box, QColor(self.theme.raised))
-        marked = self._paint_blocks(painter, seen)
+        marked = self._paint_blocks(painter, seen, self.layout_shown)
         painter.setPen(QPen(QColor(self.theme.border)))
         painter.drawRects(bars)
         painter.setPen(QPen(QColor(self.theme.text), 2))
         painter.drawRects(marked)
+        painter.setPen(QColor(self.theme.faint))
+        for (left, top), (key, of) in zip(self.rows.heads, self.layout_shown.kinds):
+            place = QRectF(left, top, self.width() - left, HEAD)
+            text = self._kind_text(key, of)
+            text = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, int(place.width()) - 4)
+            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, text)
 
-    def _paint_blocks(self, painter: QPainter, seen: QRectF) -> list[QRectF]:
-        """Paints what can be told apart; returns the boxes of the selected block."""
-        shown = self.layout_shown
+    def _kind_text(self, key: tuple[int, bool, int], rows: np.ndarray, exact: bool = False) -> str:
+        """`default pool, large, default stream: 1.2 GiB in 24 ranges, 100 MiB free`."""
+        shown, text = self.layout_shown, exact_bytes_text if exact else bytes_text
         assert shown is not None
+        size, free = int(shown.bytes[rows].sum()), int(shown.free_bytes[rows].sum())
+        ranges = "1 range" if len(rows) == 1 else f"{len(rows):,} ranges"
+        grown = int(shown.expandable[rows].sum())
+        of = f", {'' if grown == len(rows) else f'{grown:,} '}expandable" if grown else ""
+        return one_line(f"{self.kind_of(*key)}: {text(size)} in {ranges}{of}, {text(free)} free")
+
+    def _paint_blocks(self, painter: QPainter, seen: QRectF, shown: Layout) -> list[QRectF]:
+        """Paints what can be told apart; returns the boxes of the selected block."""
         last, marked = (-1.0, -1.0), []
         edge = QColor(self.theme.panel)
-        brushes: dict[Paint, tuple[QBrush, QBrush | None]] = {}
+        brushes: dict[tuple[Paint, bool], tuple[QBrush, QBrush | None]] = {}
         for block, number in enumerate(shown.number.tolist()):
             boxes = self.boxes_of(block)
             marked += boxes if number == self.selected else []
-            paint = self.paint_of(number)
-            fill, hatch = brushes.setdefault(paint, (fill_brush(paint), hatch_brush(paint)))
+            paint, dim = self.paint_of(number), self.is_dim(number)
+            if (paint, dim) not in brushes:
+                opacity = DIMMED if dim else 1.0
+                brushes[paint, dim] = fill_brush(paint, opacity), hatch_brush(paint, opacity)
+            fill, hatch = brushes[paint, dim]
             for box in boxes:
                 end = box.right()
                 if not box.intersects(seen) or (last[0] == box.top() and end - last[1] < 0.5):
@@ -150,31 +157,53 @@ class AllocatorMap(QWidget):
                     painter.fillRect(QRectF(end - 1, box.top(), 1, box.height()), edge)
         return marked
 
+    def is_dim(self, number: int) -> bool:
+        """Whether an allocation is one that the filter, the range or the selection leaves out."""
+        return self.matches is not None and not (number < len(self.matches) and self.matches[number])
+
     def block_at(self, point: QPointF) -> int:
         """Row of the block at a point, -1 for free memory and outside."""
-        shown, bar = self.layout_shown, self._bar_at(point)
-        if shown is None or bar is None:
-            return -1
-        rows = np.flatnonzero(shown.home == bar.row).tolist()
-        return next((row for row in rows if any(box.contains(point) for box in self.boxes_of(row))), -1)
-
-    def _bar_at(self, point: QPointF) -> Bar | None:
-        return next((bar for bar in self.bars if bar.box.contains(point)), None)
+        shown, found = self.layout_shown, self.rows.address_at(point)
+        return -1 if shown is None or found is None else shown.block_at(*found)
 
     def range_text(self, point: QPointF) -> str:
         """What is at a point, in words; empty outside of everything."""
-        shown, bar = self.layout_shown, self._bar_at(point)
-        if shown is None or bar is None:
+        shown = self.layout_shown
+        if shown is None:
             return ""
-        block, home = self.block_at(point), bar.row
-        used = int(shown.block_bytes[shown.home == home].sum())
+        found = self.rows.address_at(point)
+        if found is None:
+            head = self.rows.head_at(point)
+            return "" if head < 0 else self._kind_text(*shown.kinds[head], exact=True)
+        block, home = self.block_at(point), found[0]
+        whole, free = int(shown.bytes[home]), int(shown.free_bytes[home])
+        lines = [f"Free: {_both(shown.gap_at(*found))}"]
+        if block >= 0:
+            lines = [self.text_of(int(shown.number[block]))]
+            lines += [f"block of {_both(int(shown.block_bytes[block]))}, rounding included"]
         kind = "Expandable segment" if shown.expandable[home] else "Allocator segment"
-        size = int(shown.bytes[home])
-        whole = f"{kind} of {bytes_text(size)}, {bytes_text(size - used)} of it free"
-        return f"{self.text_of(int(shown.number[block]))}\n{whole}" if block >= 0 else f"Free\n{whole}"
+        lines.append(f"{kind} of {_both(whole)}, {_both(free)} of it free")
+        lines.append(self.kind_of(int(shown.pool[home]), bool(shown.is_small[home]), int(shown.stream[home])))
+        return "\n".join(lines)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._point(self.block_at(event.position()))
         QToolTip.showText(event.globalPosition().toPoint(), tip(self.range_text(event.position())), self)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Leave:
+            self._point(-1)
+        return super().event(event)
+
+    def _point(self, block: int) -> None:
+        """The block under the pointer has a line around it."""
+        if block == self.hovered or self.layout_shown is None:
+            return
+        for one in (self.hovered, block):
+            for box in self.boxes_of(one) if one >= 0 else []:
+                self.update(box.toAlignedRect().adjusted(-2, -2, 2, 2))
+        self.hovered = block
+        self.pointed.emit(int(self.layout_shown.number[block]) if block >= 0 else -1)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         block = self.block_at(event.position())
@@ -182,12 +211,17 @@ class AllocatorMap(QWidget):
             self.picked.emit(int(self.layout_shown.number[block]))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Left and right go from block to block."""
+        """Left and right go from block to block, as they are painted."""
         step = {Qt.Key.Key_Right: 1, Qt.Key.Key_Left: -1}.get(Qt.Key(event.key()))
         shown = self.layout_shown
         if step is None or shown is None or not len(shown.number):
             super().keyPressEvent(event)
             return
-        found = np.flatnonzero(shown.number == self.selected).tolist() if self.selected is not None else []
+        numbers = shown.number[self.rows.block_order]
+        found = np.flatnonzero(numbers == self.selected).tolist() if self.selected is not None else []
         now = found[0] + step if found else 0
-        self.picked.emit(int(shown.number[min(max(now, 0), len(shown.number) - 1)]))
+        self.picked.emit(int(numbers[min(max(now, 0), len(numbers) - 1)]))
+
+
+def _both(size: int) -> str:
+    return f"{bytes_text(size)} ({exact_bytes_text(size)})"

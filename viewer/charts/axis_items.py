@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyqtgraph as pg
-from PySide6.QtCore import QRectF
+from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QStaticText
 
 from ..look import ticks
 from .theme import Theme
 
 _HALF_LINE = 12
+_TICK, _GAP = 4, 6
+"""Pixels of a tick's length, and from there to its number."""
+_KEPT = 400
+"""Numbers kept laid out."""
 Ticks = list[tuple[float, list[float]]]
 _FORMATS: dict[str, Callable[[float, float], str]] = {
     "s": ticks.seconds_text,
@@ -19,7 +24,68 @@ _FORMATS: dict[str, Callable[[float, float], str]] = {
 }
 
 
-class BytesAxis(pg.AxisItem):
+class _Axis(pg.AxisItem):
+    """Paints itself: pyqtgraph lays out every number again in every frame, and paints all of it twice."""
+
+    def __init__(self, side: str) -> None:
+        super().__init__(side)
+        self._upright = side == "left"
+        self._font = QFont()
+        self._texts: dict[str, tuple[QStaticText, QSizeF]] = {}
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        """A line, a tick for each value, and its number where all of it fits."""
+        bounds, room = self.mapRectFromParent(self.geometry()), self.boundingRect()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(self.pen())
+        if self._upright:
+            painter.drawLine(bounds.topRight() + QPointF(-1, -1), bounds.bottomRight() + QPointF(-1, 1))
+        else:
+            painter.drawLine(bounds.topLeft() + QPointF(-1, 1), bounds.topRight() + QPointF(1, 1))
+        found = self._numbers(bounds)
+        painter.setPen(self.tickPen())
+        for at, _text in found:
+            painter.drawLine(at, at + (QPointF(-_TICK, 0) if self._upright else QPointF(0, _TICK)))
+        painter.setPen(self.textPen())
+        for at, text in found:
+            laid_out, size = self._laid_out(painter, text)
+            place = QRectF(self._corner(at, size), size)
+            if room.contains(place):
+                painter.drawStaticText(place.topLeft(), laid_out)
+
+    def _numbers(self, bounds: QRectF) -> list[tuple[QPointF, str]]:
+        """Where each value lies on the axis, and what it says."""
+        (low, high), length = self.range, bounds.height() if self._upright else bounds.width()
+        if high <= low or length <= 0:
+            return []
+        out = []
+        for step, values in self.tickValues(low, high, length):
+            for value, text in zip(values, self.tickStrings(values, 1.0, step)):
+                part = (value - low) / (high - low) * length
+                if 0 <= part <= length:
+                    upright = QPointF(bounds.right(), bounds.bottom() - part)
+                    out.append((upright if self._upright else QPointF(bounds.left() + part, bounds.top()), text))
+        return out
+
+    def _corner(self, at: QPointF, size: QSizeF) -> QPointF:
+        """The upper left corner of the number of a tick."""
+        if self._upright:
+            return at - QPointF(_TICK + _GAP + size.width(), size.height() / 2)
+        return at + QPointF(-size.width() / 2, _TICK + _GAP)
+
+    def _laid_out(self, painter: QPainter, text: str) -> tuple[QStaticText, QSizeF]:
+        """A number and how much room it takes; the same ones stay in sight from frame to frame."""
+        font = painter.font()
+        if font != self._font or len(self._texts) > _KEPT:
+            self._font, self._texts = font, {}
+        if text not in self._texts:
+            metrics, made = QFontMetricsF(font), QStaticText(text)
+            made.setTextFormat(Qt.TextFormat.PlainText)
+            self._texts[text] = made, QSizeF(metrics.horizontalAdvance(text), metrics.height())
+        return self._texts[text]
+
+
+class BytesAxis(_Axis):
     """Bytes at powers of two."""
 
     def __init__(self, width: int) -> None:
@@ -39,7 +105,7 @@ class BytesAxis(pg.AxisItem):
         return [ticks.byte_text(value, spacing) for value in values]
 
 
-class UnitAxis(pg.AxisItem):
+class UnitAxis(_Axis):
     """Seconds or events."""
 
     def __init__(self) -> None:
@@ -51,7 +117,6 @@ class UnitAxis(pg.AxisItem):
         """`s` or `events`, and what the axis counts."""
         self.unit = unit
         self.setLabel(title)
-        self.picture = None
         self.update()
 
     def tickValues(self, low: float, high: float, size: float) -> Ticks:
@@ -69,4 +134,4 @@ def style_axis(axis: pg.AxisItem, theme: Theme) -> None:
     axis.setPen(theme.border)
     axis.setTextPen(theme.faint)
     axis.setTickPen(theme.border)
-    axis.setStyle(tickLength=4, tickTextOffset=6, autoExpandTextSpace=False)
+    axis.setStyle(tickLength=_TICK, tickTextOffset=_GAP, autoExpandTextSpace=False)

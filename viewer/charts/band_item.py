@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from pyqtgraph.functions import arrayToQPolygonF
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
@@ -19,6 +17,7 @@ from .band_painter import paint_labels, paint_stack
 from .frame import Frame, PixelItem
 from .sampling import Columns, peak_columns
 from .stacking import Stack, stack
+from .step_line import step_line
 from .theme import colour
 
 
@@ -86,9 +85,10 @@ class StepLine(PixelItem):
         self.axis: XAxis | None = None
         self.ink = "#000000"
 
-    def show_values(self, values: I64 | None, axis: XAxis, ink: str) -> None:
-        """Bytes at each position, None to paint nothing."""
+    def show_values(self, values: I64 | None, axis: XAxis, ink: str, peaks: Peaks | None = None) -> None:
+        """Bytes at each position, None to paint nothing; `peaks` are those of these bytes, if at hand."""
         self.values, self.axis, self.ink = values, axis, ink
+        self._peaks = peaks or self._peaks
         self.update()
 
     def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
@@ -99,11 +99,8 @@ class StepLine(PixelItem):
         columns = peak_columns(self._peaks, self.axis, frame.x0, frame.x1, frame.columns)
         if not len(columns.positions):
             return
-        sizes = self.values[columns.positions]
-        new = np.append(True, sizes[1:] != sizes[:-1])  # a column as high as the one before it needs no corner
-        x = np.append(columns.x[:-1][new], columns.x[-1]) * frame.sx + frame.dx
-        y = sizes[new] * frame.sy + frame.dy
-        outline = arrayToQPolygonF(np.repeat(x, 2)[1:-1], np.repeat(y, 2))
+        y = self.values[columns.positions] * frame.sy + frame.dy
+        outline = step_line(columns.x * frame.sx + frame.dx, y)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)  # upright and level lines are sharp; 5x as fast
         painter.setPen(QPen(colour(self.theme.panel, 150), self.width + 2.0))  # a rim, so that it shows on any band
         painter.drawPolyline(outline)

@@ -8,6 +8,8 @@ import numpy as np
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
 
+from memstrata.capture.format.schema import F64, I64
+
 from ..look import palette
 from ..look.tips import one_line
 from ..model.paints import Paint
@@ -53,11 +55,13 @@ def paint_labels(painter: QPainter, bands: Stack, names: Sequence[str], paints: 
     """Write names into the bands that have room for them, at their highest place."""
     metrics = QFontMetricsF(painter.font())
     height = metrics.height()
-    for group, name in enumerate(map(one_line, names)):
-        if np.max(bands.y[group] - bands.y[group + 1], initial=0) < height + 2:
-            continue
+    most = (bands.y[:-1] - bands.y[1:]).max(axis=1, initial=0)
+    starts = np.arange(0, len(bands.x) - 1, 8)
+    foot = bands.y[0] - _FOOT
+    for group in np.flatnonzero(most >= height + 2).tolist():
+        name = one_line(names[group])
         width = metrics.horizontalAdvance(name) + 10
-        place = _room(bands, group, width, height)
+        place = _room(bands, group, starts, foot, (width, height))
         if place is None:
             continue
         rect = QRectF(place[0], place[1] - height / 2, width, height)
@@ -67,20 +71,22 @@ def paint_labels(painter: QPainter, bands: Stack, names: Sequence[str], paints: 
         painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, name)
 
 
-def _room(bands: Stack, group: int, width: float, height: float) -> tuple[float, float] | None:
-    """(left, middle) of a place `width` wide inside a band, None if no place is `height` high. Of all places the one
-    nearest to a spot left of the peak of the stack, so that names stand over each other and the peak stays clear."""
-    starts = np.arange(0, len(bands.x) - 1, 8)
-    ends = np.searchsorted(bands.x, bands.x[starts] + width)
-    starts, ends = starts[ends < len(bands.x) - 1], ends[ends < len(bands.x) - 1]
-    if not len(starts):
+def _room(bands: Stack, group: int, starts: I64, foot: F64, size: tuple[float, float]) -> tuple[float, float] | None:
+    """(left, middle) of a place of a size inside a band and over its foot, from one of the columns `starts` on; None if
+    there is none. Of all places the one nearest to a spot left of the peak of the stack, so that names stand over each
+    other and the peak stays clear."""
+    width, height = size
+    x = bands.x[starts]
+    spans = np.empty((len(starts), 2), np.int64)
+    spans[:, 0], spans[:, 1] = starts, bands.x.searchsorted(x + width)
+    spans = spans[: int(spans[:, 1].searchsorted(len(bands.x) - 1))]
+    if not len(spans):
         return None
-    spans = np.stack([starts, ends], axis=1).ravel()
-    low = np.minimum.reduceat(np.minimum(bands.y[group], bands.y[0] - _FOOT), spans)[::2]
-    high = np.maximum.reduceat(bands.y[group + 1], spans)[::2]
+    low = np.minimum.reduceat(np.minimum(bands.y[group], foot), spans.ravel())[::2]
+    high = np.maximum.reduceat(bands.y[group + 1], spans.ravel())[::2]
     fits = np.flatnonzero(low - high >= height + 2)
     if not len(fits):
         return None
-    wanted = bands.x[int(np.argmin(bands.y[-1]))] - width - 24
-    best = int(fits[np.argmin(np.abs(bands.x[starts[fits]] - wanted))])
-    return float(bands.x[starts[best]]), float((low[best] + high[best]) / 2)
+    wanted = bands.x[bands.y[-1].argmin()] - width - 24
+    best = int(fits[np.abs(x[fits] - wanted).argmin()])
+    return float(x[best]), float((low[best] + high[best]) / 2)

@@ -26,13 +26,14 @@ _STRIP = 64
 _CANVAS = Canvas()
 
 
-def can_raster(painter: QPainter, bands: Stack) -> bool:
-    """Whether pixels are what is painted (an SVG gets shapes), and there are enough rectangles to save any time."""
+def can_raster(painter: QPainter, bands: Stack, tall: float | None = None) -> bool:
+    """Whether pixels are what is painted (an SVG gets shapes), and there are enough rectangles to save any time: they
+    are up to so many device pixels tall, as they are on average."""
     if painter.paintEngine().type() != QPaintEngine.Type.Raster or not bands.groups or len(bands.x) < 2:
         return False
     wide, high = bands.x[-1] - bands.x[0], bands.y[0].max() - bands.y[-1].min()
     size = float(wide * high) * bands.ratio**2
-    return 0 < size <= min(_MOST, bands.y.size * _TALL)
+    return 0 < size <= min(_MOST, bands.y.size * (_TALL if tall is None else tall))
 
 
 def paint_raster(painter: QPainter, bands: Stack, fills: Sequence[QColor]) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from memstrata.capture.format.schema import B1
 
 from ..look import palette
 from ..look.tips import one_line, tip
-from ..look.units import bytes_text, percent_text
+from ..look.units import bytes_text, exact_bytes_text, percent_text
 from ..model.stack_tree import NO_STACK, StackTree
+from .focus import paint_focus
 from .theme import Theme, current
 
 _ROW = 20
@@ -28,6 +29,8 @@ class Icicle(QWidget):
     """Click a frame to look at it alone, Escape or Backspace to go back out. `chosen` carries the node in focus."""
 
     chosen = Signal(int)
+    pointed_at = Signal(int)
+    """The node under the pointer, -1 for none."""
 
     def __init__(self, name_of: Callable[[int], str], own: B1, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -38,6 +41,8 @@ class Icicle(QWidget):
         self.theme = current()
         self._boxes: list[tuple[QRectF, int]] = []
         self._heavy: frozenset[int] = frozenset()
+        self.pointed = -1
+        """The node under the pointer."""
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Stacks as an icicle")
@@ -48,7 +53,7 @@ class Icicle(QWidget):
 
     def show_tree(self, tree: StackTree) -> None:
         """Other contents, from the top."""
-        self.tree, self.top = tree, -1
+        self.tree, self.top, self.pointed = tree, -1, -1
         self._heavy = frozenset(tree.heaviest_path())
         self._lay_out()
 
@@ -101,12 +106,17 @@ class Icicle(QWidget):
             nodes = np.concatenate([self.tree.children(node) for node in nodes.tolist()] or [np.empty(0, np.int64)])
             level += 1
 
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(self.theme.panel))
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter, seen = QPainter(self), QRectF(event.rect())
+        painter.fillRect(seen, QColor(self.theme.panel))
         metrics = QFontMetricsF(self.font())
         for rect, node in self._boxes:
-            self._box(painter, metrics, rect, node)
+            if rect.intersects(seen):
+                self._box(painter, metrics, rect, node)
+                if node == self.pointed:
+                    painter.setPen(QPen(QColor(self.theme.text), 2))
+                    painter.drawRect(rect.adjusted(1, 1, -2, -2))
+        paint_focus(painter, self, self.theme)
         painter.end()
 
     def _box(self, painter: QPainter, metrics: QFontMetricsF, rect: QRectF, node: int) -> None:
@@ -140,13 +150,27 @@ class Icicle(QWidget):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         node = self.node_at(event.position())
+        self._point(node)
         if node < 0 or self.tree is None:
             QToolTip.hideText()
             return
         size = int(self.tree.bytes[node])
         share = percent_text(size / (self.tree.total_bytes or 1))
-        said = f"{self.name_of(node)}\n{bytes_text(size)}, {share}"
+        said = f"{self.name_of(node)}\n{bytes_text(size)} ({exact_bytes_text(size)}), {share}"
         QToolTip.showText(event.globalPosition().toPoint(), tip(said), self)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self._point(-1)
+
+    def _point(self, node: int) -> None:
+        """The frame under the pointer has a line around it; nothing else is painted again."""
+        if node != self.pointed:
+            changed, self.pointed = {node, self.pointed}, node
+            for rect, one in self._boxes:
+                if one in changed:
+                    self.update(rect.toAlignedRect())
+            self.pointed_at.emit(node)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Escape, Qt.Key.Key_Backspace) and self.top >= 0 and self.tree is not None:

@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent
 
 from ..state.scope import Scope
+from ..state.session import Gesture
 
 Change = dict[str, Any]
 _PAGE = 0.05
@@ -76,9 +77,25 @@ def shown(scope: Scope, low: float, high: float) -> Change:
     return {"visible": (first, last)} if last - first >= 1 else {}
 
 
+def is_command(event: QKeyEvent) -> bool:
+    """Whether a key is meant for a menu."""
+    return bool(event.modifiers() & (Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier))
+
+
+def held(event: QKeyEvent) -> Gesture | None:
+    """What the presses of a key that moves by steps are part of; None for a key that means one thing."""
+    return ("key", event.key()) if Qt.Key(event.key()) in _HELD else None
+
+
+def moved_from_afar(event: QKeyEvent, scope: Scope) -> Change | None:
+    """The change that a key asks for while the chart has not got the focus: the arrows and what goes with them belong
+    to whatever has it."""
+    return None if Qt.Key(event.key()) in NEAR else moved(event, scope)
+
+
 def moved(event: QKeyEvent, scope: Scope) -> Change | None:
     """The change that a key asks for; None for keys that are not the chart's."""
-    if event.modifiers() & (Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier):
+    if is_command(event):
         return None
     key = Qt.Key(event.key())
     if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and key in _PAGES:
@@ -88,6 +105,12 @@ def moved(event: QKeyEvent, scope: Scope) -> Change | None:
 
 
 _PAGES = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
+_ARROWS = frozenset({Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Up, Qt.Key.Key_Down})
+NEAR = _ARROWS | {Qt.Key.Key_Home, Qt.Key.Key_End}
+"""Keys that mean something in every table and box."""
+_HELD = _ARROWS | {
+    Qt.Key.Key_Plus, Qt.Key.Key_Equal, Qt.Key.Key_Minus, Qt.Key.Key_W, Qt.Key.Key_A, Qt.Key.Key_S, Qt.Key.Key_D,
+}  # fmt: skip
 _KEYS: dict[Qt.Key, Callable[[Scope], Change]] = {
     Qt.Key.Key_Left: lambda scope: stepped(scope, -1),
     Qt.Key.Key_Right: lambda scope: stepped(scope, 1),

@@ -12,7 +12,7 @@ from memstrata.capture.format.schema import F64, I64, NONE
 
 from ..analysis.predicted_curve import PredictedCurve
 from ..model.axes import XAxis
-from ..model.paints import category_paint
+from ..model.paints import Paint, category_paint
 from ..state.lanes import Lane, Lanes
 from ..state.view_state import Segments
 from .band_painter import paint_stack
@@ -65,25 +65,36 @@ class LanePainter:
         self.plan: Segments | None = None
         """The plan that is tried."""
         self._window: Window | None = None
-        self._sampled: dict[int, tuple[F64, I64]] = {}
+        self._sampled: dict[Lane, tuple[F64, I64]] = {}
+
+    def forget(self) -> None:
+        """Sample anew: other parts of the lanes are shown."""
+        self._sampled = {}
 
     def sample(self, lane: Lane, window: Window) -> tuple[F64, I64]:
         """(column edges, bytes by category and column), each column at the lane's own peak in it."""
         if window != self._window:
             self._window, self._sampled = window, {}
-        if id(lane) not in self._sampled:
+        if lane not in self._sampled:
             width = max(round((window.right - window.left) * window.ratio), 1)
             x, first, last = spans_of_columns(window.axis, window.low, window.high, width)
-            self._sampled[id(lane)] = (x, lane.bytes_at(lane.peaks(first, last)))
-        return self._sampled[id(lane)]
+            self._sampled[lane] = (x, lane.bytes_at(lane.peaks(first, last)))
+        return self._sampled[lane]
 
     def paint(self, painter: QPainter, rect: QRectF, lane: Lane, window: Window, scale: int, theme: Theme) -> None:
-        """Paint the lane into a rectangle; `scale` bytes fill its height."""
+        """Paint the lane into a rectangle; `scale` bytes fill its height. Of a lane of which only a part is shown, the
+        whole stands behind it in grey."""
         area = rect.adjusted(0, 3, 0, -STRIP - 3)
         per_byte = area.height() / scale
         window = replace(window, ratio=device_ratio(painter))
-        x, sums = self.sample(lane, window)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        shown = self.lanes.shown(lane)
+        if shown is not lane:
+            x, sums = self.sample(lane, window)
+            if len(x) > 1:
+                whole = stack(window.px(x), sums.sum(axis=0, keepdims=True), area.bottom(), per_byte, window.ratio)
+                paint_stack(painter, whole, [Paint(theme.border)])
+        x, sums = self.sample(shown, window)
         if len(x) > 1:
             bands = stack(window.px(x), sums, area.bottom(), per_byte, window.ratio)
             paint_stack(painter, bands, [category_paint(c, theme.dark) for c in lane.categories])

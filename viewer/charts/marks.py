@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
 
+from ..look.tips import one_line
 from ..look.units import bytes_text
 from .frame import Frame, PixelItem
 from .theme import colour
+
+_WIDEST = 0.4
+"""Of the view's width, which the name of a file may take."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,7 @@ def pill(painter: QPainter, inside: QRectF, x: float, y: float, text: str, fill:
     font.setBold(True)
     painter.setFont(font)
     metrics = QFontMetricsF(font)
+    text = metrics.elidedText(one_line(text), Qt.TextElideMode.ElideMiddle, inside.width() * _WIDEST)
     width, height = metrics.horizontalAdvance(text) + 14, metrics.height() + 4
     left = x if x + width < inside.right() else x - width
     place = QRectF(max(left, inside.left()), y, width, height)

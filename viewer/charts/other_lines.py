@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from itertools import product
 
-import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPolygonF, QRegion
 
 from ..look.palette import cycle
+from ..look.tips import one_line
 from ..look.units import bytes_text
 from ..model.axes import XAxis
+from ..model.peaks import peaks_of
 from ..model.run import Run
 from .frame import Frame, PixelItem
 from .pair_item import PairItem
 from .sampling import peak_columns
+from .step_line import step_line
 
 Line = tuple[Run, XAxis]
 
@@ -48,6 +50,7 @@ class OtherLines(PixelItem):
         painter.drawEllipse(at, 2.6, 2.6)
         text = f"{run.name} {bytes_text(run.peak_bytes)}"
         metrics = QFontMetricsF(painter.font())
+        text = metrics.elidedText(one_line(text), Qt.TextElideMode.ElideMiddle, frame.rect.width() * 0.4)
         width, height = metrics.horizontalAdvance(text) + 8, metrics.height() + 2
         last = frame.rect.right() - width
         lefts = (max(min(x, last), frame.rect.left()) for x in (at.x() + 6, at.x() - 6 - width))
@@ -62,9 +65,5 @@ class OtherLines(PixelItem):
 
 
 def _polyline(frame: Frame, run: Run, axis: XAxis) -> QPolygonF:
-    columns = peak_columns(run.curve, axis, frame.x0, frame.x1, frame.columns)
-    if not len(columns.positions):
-        return QPolygonF()
-    x, y = columns.x * frame.sx + frame.dx, frame.y(0) + run.curve[columns.positions] * frame.sy
-    points = np.stack([np.repeat(x, 2)[1:-1], np.repeat(y, 2)], axis=1)
-    return QPolygonF([QPointF(*point) for point in points.tolist()])
+    columns = peak_columns(run.once(peaks_of), axis, frame.x0, frame.x1, frame.columns)
+    return step_line(columns.x * frame.sx + frame.dx, frame.y(0) + run.curve[columns.positions] * frame.sy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
@@ -15,12 +14,17 @@ from ..model.peaks import peaks_of
 from ..model.run import Run
 from ..state.structure import Structure
 from .band_painter import band_rects
+from .band_raster import can_raster, paint_raster
 from .colours import fill_brush
 from .frame import Frame, PixelItem
 from .marks import pill
 from .sampling import peak_columns
 from .stacking import stack
+from .step_line import step_line
 from .theme import Theme, colour
+
+_SEE_THROUGH = 10_000
+"""Device pixels of height up to which Qt takes longer to mix rectangles with what lies behind than an image of them."""
 
 
 def run_paints(theme: Theme) -> tuple[Paint, Paint]:
@@ -80,18 +84,17 @@ class PairItem(PixelItem):
         area = stack(columns.x * frame.sx + frame.dx, values[None, :], frame.y(0), -frame.sy, frame.ratio)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(fill_brush(paint, 0.32 if number == 0 else 0.62))
-        painter.drawRects(band_rects(area, 0))
-        points = np.stack([np.repeat(area.x, 2)[1:-1], np.repeat(area.y[1], 2)], axis=1)
-        return QPolygonF([QPointF(*point) for point in points.tolist()])
+        brush = fill_brush(paint, 0.32 if number == 0 else 0.62)
+        if can_raster(painter, area, tall=_SEE_THROUGH):
+            paint_raster(painter, area, [brush.color()])
+        else:
+            painter.setBrush(brush)
+            painter.drawRects(band_rects(area, 0))
+        return step_line(area.x, area.y[1])
 
     def _planned_line(self, frame: Frame, curve: I64) -> QPolygonF:
         columns = peak_columns(curve, self.axes[0], frame.x0, frame.x1, frame.columns)
-        if not len(columns.positions):
-            return QPolygonF()
-        x, y = columns.x * frame.sx + frame.dx, frame.y(0) + curve[columns.positions] * frame.sy
-        points = np.stack([np.repeat(x, 2)[1:-1], np.repeat(y, 2)], axis=1)
-        return QPolygonF([QPointF(*point) for point in points.tolist()])
+        return step_line(columns.x * frame.sx + frame.dx, frame.y(0) + curve[columns.positions] * frame.sy)
 
     def _cursor_lines(self, painter: QPainter, frame: Frame, cursors: tuple[int, int]) -> None:
         """Where they stand on their peaks, the dots there say so already."""

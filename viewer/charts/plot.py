@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pyqtgraph as pg
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from ..look.tips import tip
 from ..state.scope import Scope
 from ..state.within import CURSOR
-from .keys import moved
+from .keys import held, moved
 from .time_view import HALF, TimeView
 
 
@@ -23,10 +23,19 @@ class Plot(pg.GraphicsLayoutWidget):
         super().__init__(parent=parent)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
+        self._says = False
+        """Whether words of the chart are shown."""
 
     def hover_text(self, x: float, y: float) -> str:
         """What is under this point of the plot, in words."""
         raise NotImplementedError
+
+    def point_at(self, where: QPointF | None) -> None:
+        """The pointer rests on this point of the plot, None for none."""
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self.point_at(None)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
@@ -35,6 +44,13 @@ class Plot(pg.GraphicsLayoutWidget):
         if event.buttons() == Qt.MouseButton.NoButton and self.view.sceneBoundingRect().contains(scene):
             where = self.view.mapSceneToView(scene)
             QToolTip.showText(event.globalPosition().toPoint(), tip(self.hover_text(where.x(), where.y())), self)
+            self.point_at(where)
+            self._says = True
+        else:
+            self.point_at(None)
+            if self._says:
+                QToolTip.hideText()  # it would stay as long as the pointer is over any part of the chart
+            self._says = False
 
 
 class RunPlot(Plot):
@@ -67,7 +83,8 @@ class RunPlot(Plot):
         if not self._setting:
             axis = self.scope.axis
             whole = span[0] <= axis.edges[0] and span[1] >= axis.edges[-1]
-            self.scope.look(visible=None if whole else (axis.fraction_at(span[0]), axis.fraction_at(span[1])))
+            visible = None if whole else (axis.fraction_at(span[0]), axis.fraction_at(span[1]))
+            self.scope.look(self.view.gesture, visible=visible)
 
     def _brushed(self, from_x: float, to_x: float) -> None:
         """A stretch drawn with Shift held: its ends are the mark and the cursor, and the tables show it."""
@@ -75,11 +92,11 @@ class RunPlot(Plot):
         mark, cursor = (int(self.scope.axis.position_at(x)) for x in (from_x, to_x))
         within = self.scope.view.within
         within = "alive" if within == CURSOR else within
-        self.scope.look(mark=mark, cursor=cursor, within=within, allocation=None)
+        self.scope.look(self.view.gesture, mark=mark, cursor=cursor, within=within, allocation=None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         change = moved(event, self.scope)
         if change is None:
             event.ignore()
             return
-        self.scope.look(**change)
+        self.scope.look(held(event), **change)

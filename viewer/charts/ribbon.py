@@ -8,7 +8,7 @@ import numpy as np
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
 
-from memstrata.capture.format.schema import F64, I64, Phase
+from memstrata.capture.format.schema import B1, F64, I64, Phase
 
 from ..look.palette import channels
 from ..model.axes import XAxis
@@ -36,6 +36,7 @@ class RibbonItem(PixelItem):
         self.axis: XAxis | None = None
         self._ends: F64 = np.empty((0, 2))
         """Where each phase begins and ends, as x."""
+        self._kinds: I64 = np.empty(0, np.int64)
         self._steps: F64 = np.empty(0)
         """Where steps begin and end, as x."""
         self.said = ""
@@ -47,6 +48,7 @@ class RibbonItem(PixelItem):
     ) -> None:  # fmt: skip
         """What to paint from now on; `said` stands behind each name. `steps` are (first, last position)."""
         self.phases, self.axis, self.said = [p for p in phases if p[0] != Phase.other], axis, said
+        self._kinds = np.array([p[0] for p in self.phases], np.int64)
         self._ends = axis.x_of(np.array([p[1:] for p in self.phases], np.int64).reshape(-1, 2))
         self._steps = axis.x_of(np.unique(np.array(steps, np.int64)))
         self.update()
@@ -57,32 +59,34 @@ class RibbonItem(PixelItem):
         ends, whole = self._ends * frame.sx + frame.dx, frame.rect
         seen = _seen(ends, whole)
         narrow = ends[seen, 1] - ends[seen, 0] < _NARROW
-        self._paint_narrow(painter, whole, seen[narrow], ends)
-        for place in seen[~narrow].tolist():
+        painter.setPen(Qt.PenStyle.NoPen)
+        for kind in np.unique(self._kinds[seen]).tolist():
+            mine = self._kinds[seen] == kind
+            self._paint_alike(painter, whole, Phase(kind), ends[seen[mine]], narrow[mine])
+        for place in seen[ends[seen, 1] - ends[seen, 0] >= _NAMED].tolist():
             phase, (left, right) = self.phases[place][0], ends[place].tolist()
             rect = QRectF(left, whole.top(), right - left, whole.height())
-            paint_phase(painter, rect.intersected(whole), phase, self.theme, phase.name + self.said)
-        self._paint_steps(painter, frame)
+            write_name(painter, rect.intersected(whole), phase, self.theme, phase.name + self.said)
+        self._paint_steps(painter, whole, np.unique(np.rint(self._steps * frame.sx + frame.dx)))
 
-    def _paint_narrow(self, painter: QPainter, whole: QRectF, places: I64, ends: F64) -> None:
-        """All that have no room for a name or a hatch, those of one phase at once: a run of thousands of steps has
-        thousands of them."""
-        painter.setPen(Qt.PenStyle.NoPen)
-        kinds = np.array([self.phases[place][0] for place in places.tolist()], np.int64)
-        for kind in np.unique(kinds).tolist():
-            left, right = ends[places[kinds == kind]].T
-            paint = phase_paint(Phase(kind), self.theme.dark)
-            for top, opacity in ((whole.top(), _OPACITY), (whole.bottom() - FOOT, 1.0)):
-                painter.setBrush(fill_brush(paint, opacity))
-                top_edge, bottom = np.full(len(left), top), np.full(len(left), whole.bottom())
-                self._rectangles.put(left, top_edge, np.maximum(right, left + 1), bottom).paint(painter)
+    def _paint_alike(self, painter: QPainter, whole: QRectF, phase: Phase, ends: F64, narrow: B1) -> None:
+        """All of one phase at once: a run of thousands of steps has thousands of them. Narrow ones have no hatch."""
+        paint = phase_paint(phase, self.theme.dark)
+        layers = [(whole.top(), fill_brush(paint, _OPACITY), ends), (whole.bottom() - FOOT, fill_brush(paint), ends)]
+        if phase == Phase.recompute:
+            layers.append((whole.top(), _hatch(paint.fill), ends[~narrow]))
+        for top, brush, (left, right) in ((top, brush, some.T) for top, brush, some in layers):
+            painter.setBrush(brush)
+            edges = np.full(len(left), top), np.maximum(right, left + 1), np.full(len(left), whole.bottom())
+            self._rectangles.put(left, *edges).paint(painter)
 
-    def _paint_steps(self, painter: QPainter, frame: Frame) -> None:
+    def _paint_steps(self, painter: QPainter, whole: QRectF, x: F64) -> None:
         """A line where a step begins or ends; of several within one pixel one stands for all."""
-        whole = frame.rect
-        for x in np.unique(np.rint(self._steps * frame.sx + frame.dx)).tolist():
-            if whole.left() <= x <= whole.right():
-                painter.fillRect(QRectF(x - 1, whole.top(), 2, whole.height()), QColor(self.theme.text))
+        x = x[(x >= whole.left()) & (x <= whole.right())]
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(self.theme.text))
+        self._rectangles.put(x - 1, np.full(len(x), whole.top()), x + 1, np.full(len(x), whole.bottom()))
+        self._rectangles.paint(painter)
 
 
 def _seen(ends: F64, rect: QRectF) -> I64:
@@ -102,17 +106,27 @@ def paint_phase(painter: QPainter, rect: QRectF, phase: Phase, theme: Theme, nam
     painter.fillRect(rect, fill_brush(paint, _OPACITY if rect.height() > 2 * FOOT else 1.0))
     painter.fillRect(foot, fill_brush(paint))
     if phase == Phase.recompute:
-        painter.fillRect(rect, QBrush(colour(paint.fill, 150), Qt.BrushStyle.BDiagPattern))
-    if not name or rect.width() < _NAMED:
+        painter.fillRect(rect, _hatch(paint.fill))
+    if name:
+        write_name(painter, rect, phase, theme, name)
+
+
+def write_name(painter: QPainter, rect: QRectF, phase: Phase, theme: Theme, name: str) -> None:
+    """The name of a phase into its rectangle, if it fits."""
+    if rect.width() < _NAMED:
         return
     width = QFontMetricsF(painter.font()).horizontalAdvance(name)
     if rect.width() < width + 3:
         return
     if phase == Phase.recompute:  # text on a hatch is hard to read
         around = QRectF(rect.center().x() - width / 2 - 3, rect.top(), width + 6, rect.height() - FOOT)
-        painter.fillRect(around, _plain(paint.fill, theme))
+        painter.fillRect(around, _plain(phase_paint(phase, theme.dark).fill, theme))
     painter.setPen(QColor(theme.text))
     painter.drawText(rect.adjusted(0, -FOOT / 2, 0, -FOOT / 2), Qt.AlignmentFlag.AlignCenter, name)
+
+
+def _hatch(fill: str) -> QBrush:
+    return QBrush(colour(fill, 150), Qt.BrushStyle.BDiagPattern)
 
 
 def _plain(fill: str, theme: Theme) -> QColor:

@@ -30,8 +30,9 @@ def spans_of_columns(axis: XAxis, low: float, high: float, width: int) -> tuple[
         return x[:1], none, none
     start = int(np.argmax(keep))
     x = x[start : start + int(keep.sum()) + 1]
-    first = axis.position_at(x[:-1])
-    last = np.maximum(np.searchsorted(axis.edges, x[1:], "left") - 1, first)
+    found = np.searchsorted(axis.edges, x, "right") - 1  # the last edge that is not right of it
+    first = np.clip(found[:-1], 0, axis.last)
+    last = np.maximum(found[1:] - (axis.edges[found[1:]] == x[1:]), first)  # what begins at the border is not seen
     return x, first, np.minimum(last, axis.last)
 
 

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import pyqtgraph as pg
 from PySide6.QtCore import QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QPainter
 from PySide6.QtWidgets import QWidget
 
 from memstrata.capture.format.schema import NONE, Phase
@@ -15,10 +15,13 @@ from memstrata.capture.format.schema import NONE, Phase
 from ..analysis.planned_before import PlannedBefore
 from ..look.units import bytes_text, difference_text, exact_bytes_text, seconds_text
 from ..model.run import Run
+from ..state.session import Gesture
 from ..state.structure import Cell, Structure
+from . import pair_keys
 from .axis_items import BytesAxis, UnitAxis, style_axis
 from .frame import Frame, PixelItem
 from .grid import GridItem
+from .keys import held
 from .other_lines import Line, OtherLines
 from .pair_item import PairItem
 from .plot import Plot
@@ -79,6 +82,10 @@ class StructureChart(Plot):
 
     picked = Signal(int)
     placed = Signal(float)
+    ranged = Signal(object, object)
+    """((first, last x) or None for the whole, gesture): this part of the axis is to be shown."""
+    escaped = Signal()
+    """Nothing is to be selected."""
 
     def __init__(self, structure: Structure, runs: tuple[Run, Run], parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -86,6 +93,9 @@ class StructureChart(Plot):
         along = "phase and layer" if structure.cells else structure.a.title
         self.setAccessibleName(f"Memory of both runs by {along}")
         self.pair = PairItem(structure, runs)
+        self._setting = False
+        self.gesture: Gesture | None = None
+        """What a place that is picked just now is part of."""
         self._build()
         self.set_theme(current())
 
@@ -112,6 +122,7 @@ class StructureChart(Plot):
         self._show_top()
         self.view.setXRange(0, self.structure.width, padding=0)
         self.view.clicked.connect(self._clicked)
+        self.view.sigXRangeChanged.connect(self._range_changed)
 
     def _show_top(self) -> None:
         """Give the bytes the height that all curves need."""
@@ -144,10 +155,70 @@ class StructureChart(Plot):
         view.setXLink(self.view)
 
     def _clicked(self, x: float, _y: float) -> None:
+        self.setFocus()
+        self.go_to(x)
+
+    def go_to(self, x: float) -> None:
+        """Put both cursors to what each run shows at x."""
         if self.structure.cells:
             self.picked.emit(self.structure.cell_at(x))
         else:
             self.placed.emit(x)
+
+    @property
+    def place(self) -> float:
+        """The x of the cell that is marked, else of the cursors: of the one further on."""
+        if self.structure.cells and self.pair.cell is not None:
+            return self.structure.cells[self.pair.cell].x0
+        cursors = self.pair.cursors or (0, 0)
+        x = max(float(axis.x_of(cursor)) for axis, cursor in zip(self.pair.axes, cursors))
+        return self.structure.cells[self.structure.cell_at(x)].x0 if self.structure.cells else x
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """First and last x on screen."""
+        low, high = self.view.viewRange()[0]
+        return max(low, 0.0), min(high, self.structure.width)
+
+    def span_with(self, x: float) -> tuple[float, float] | None:
+        """The part of the axis on screen, moved as far as x needs to be in it; None for the whole."""
+        (low, high), width = self.span, self.structure.width
+        if high - low >= width:
+            return None
+        shift = 0.0 if low <= x <= high else x - (low + (high - low) * (0.1 if x < low else 0.9))
+        shift = min(max(shift, -low), width - high)
+        return low + shift, high + shift
+
+    def show_range(self, span: tuple[float, float] | None) -> None:
+        """Show this part of the axis, None for the whole."""
+        self._setting = True
+        self.view.setXRange(*(span or (0, self.structure.width)), padding=0)
+        self._setting = False
+
+    def show_span(self, span: tuple[float, float] | None, gesture: Gesture | None) -> None:
+        """Ask for this part of the axis."""
+        low, high = span or (0.0, self.structure.width)
+        low, high = max(low, 0.0), min(high, self.structure.width)
+        if high - low >= self.view.least:
+            self.ranged.emit(None if high - low >= self.structure.width else (low, high), gesture)
+
+    def _range_changed(self, _view: object, span: tuple[float, float]) -> None:
+        if not self._setting:
+            self.show_span((float(span[0]), float(span[1])), self.view.gesture)
+
+    def let_go(self) -> None:
+        """Ask for nothing to be selected."""
+        self.escaped.emit()
+
+    def take_key(self, event: QKeyEvent, from_afar: bool = False) -> bool:
+        """Do what a key means here; False where it means nothing."""
+        self.gesture = held(event)
+        taken = pair_keys.take(event, self, from_afar)
+        self.gesture = None
+        return taken
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        event.setAccepted(self.take_key(event))
 
     def set_theme(self, theme: Theme) -> None:
         """Repaint in this theme."""

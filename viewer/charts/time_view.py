@@ -9,6 +9,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Qt, Signal
 
 from ..model.axes import XAxis
+from ..state.session import Drag, Gesture
 
 _MARGIN = 0.004
 HALF = QPointF(0.5, 0.5)
@@ -26,6 +27,10 @@ class TimeView(pg.ViewBox):
 
     def __init__(self) -> None:
         super().__init__(enableMenu=False)
+        self.gesture: Gesture = Drag()
+        """What the mouse does, or did last."""
+        self.least = 0.0
+        """The least width that can be on screen."""
         self.setMouseEnabled(x=True, y=False)
         self.disableAutoRange()
         self.setDefaultPadding(0)
@@ -33,12 +38,18 @@ class TimeView(pg.ViewBox):
     def bound(self, axis: XAxis, top: float) -> None:
         """Keep inside the axis; at most zoomed in to one event."""
         low, high = float(axis.edges[0]), float(axis.edges[-1])
-        least = 2.0 if axis.unit == "events" else max((high - low) * 1e-6, 1e-7)
+        self.least = least = 2.0 if axis.unit == "events" else max((high - low) * 1e-6, 1e-7)
         margin = (high - low) * _MARGIN
         self.setLimits(xMin=low - margin, xMax=high + margin, minXRange=least, maxXRange=high - low + 2 * margin)
         self.setYRange(0, top, padding=0)
 
+    def wheelEvent(self, event: Any, axis: int | None = None) -> None:
+        self.gesture = ("wheel",)
+        super().wheelEvent(event, axis)
+
     def mouseDragEvent(self, event: Any, axis: int | None = None) -> None:
+        if event.isStart():
+            self.gesture = Drag()
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and event.button() == Qt.MouseButton.LeftButton:
             event.accept()
             begin, end = (self.mapSceneToView(place).x() for place in (event.buttonDownScenePos(), event.scenePos()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyqtgraph as pg
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
@@ -11,8 +11,10 @@ from ..look.units import bytes_text, exact_bytes_text
 from ..look.words import PREDICTION, RESERVED, WHAT_IF
 from ..model.curves import live_bytes
 from ..model.paints import group_paints
+from ..model.peaks import reserved_peaks
 from ..model.query import AllocationQuery
 from ..model.step_positions import step_positions
+from ..state.pointed import Pointed
 from ..state.scope import Scope
 from ..state.selection import failed_allocations
 from ..state.tab_facts import predicted_step
@@ -23,6 +25,7 @@ from .frame import PixelItem
 from .grid import GridItem
 from .marks import MarkItem, Marks
 from .plot import RunPlot
+from .pointed_items import PointedBand
 from .ribbon import HEIGHT, RibbonItem
 from .theme import Theme, current
 from .time_view import TimeView
@@ -48,6 +51,7 @@ class Timeline(RunPlot):
         self.set_theme(current())
         scope.changed.connect(self._view_changed)
         scope.what_if.changed.connect(self._show_what_if)
+        scope.pointed.connect(lambda at: self.pointed_band.show_group(at.band(scope.bands)))
         self._show_what_if()
 
     def _build(self) -> None:
@@ -67,6 +71,7 @@ class Timeline(RunPlot):
         self.x_axis.linkToView(self.view)
         self.ribbon_view.setXLink(self.view)
         self.ribbon, self.bands_item, self.marks_item = RibbonItem(), BandItem(), MarkItem()
+        self.pointed_band = PointedBand(self.bands_item)
         self.names, self.grid = BandNames(self.bands_item), GridItem(self.bytes_axis)
         self.reserved_line = StepLine(Qt.PenStyle.SolidLine)
         self.predicted_line = StepLine(Qt.PenStyle.DashLine, 2.0)
@@ -80,7 +85,7 @@ class Timeline(RunPlot):
     @property
     def _over_plot(self) -> tuple[PixelItem, ...]:
         return (
-            self.bands_item, self.grid, self.reserved_line, self.predicted_line, self.matching_line,
+            self.bands_item, self.pointed_band, self.grid, self.reserved_line, self.predicted_line, self.matching_line,
             self.what_if_line, self.names, self.marks_item,
         )  # fmt: skip
 
@@ -98,8 +103,8 @@ class Timeline(RunPlot):
 
     @property
     def plot_span(self) -> tuple[int, int]:
-        """Left and right edge of the plot in pixels of this widget; what is aligned with it uses these."""
-        rect = self.view.sceneBoundingRect()
+        """Left and right edge of the plot in pixels of the viewport; what is aligned with it uses these."""
+        rect = self.view.mapRectToScene(self.view.rect())  # its bounds are half a pixel wider
         left, right = self.mapFromScene(rect.topLeft()), self.mapFromScene(rect.bottomRight())
         return left.x(), right.x()
 
@@ -119,7 +124,7 @@ class Timeline(RunPlot):
         self.x_axis.set_unit(axis.unit, axis.title)
         said = " (inferred)" if self.run.phases_inferred else ""
         self.ribbon.show_phases(self.run.phases, axis, said, self.run.once(step_positions))
-        self.reserved_line.show_values(self.run.reserved, axis, self.theme.faint)
+        self.reserved_line.show_values(self.run.reserved, axis, self.theme.faint, self.run.once(reserved_peaks))
         predicted = None if self.predicted is None else self.predicted.bytes
         self.predicted_line.show_values(predicted, axis, self.theme.text)
         self._show_range()
@@ -207,6 +212,10 @@ class Timeline(RunPlot):
         bands = self.scope.bands
         query: AllocationQuery | None = None if group is None else bands.query(group)
         self.scope.look(cursor=position, query=None if query == self.scope.view.query else query, allocation=None)
+
+    def point_at(self, where: QPointF | None) -> None:
+        """The band there is what the pointer rests on."""
+        self.scope.point(Pointed(group=None if where is None else self.group_at(where.x(), where.y())[1]))
 
     def hover_text(self, x: float, y: float) -> str:
         """What is under this point, with exact bytes."""

@@ -48,6 +48,14 @@ class AddressIndex:
     def __len__(self) -> int:
         return len(self.row)
 
+    def thinned(self, step: int) -> AddressIndex:
+        """One of every `step` neighbours, side by side in memory and without buckets: always the same one, but any of
+        them, for what repeats itself must not fall in step with it."""
+        places = np.arange(0, len(self) - step + 1, step)
+        places += np.random.default_rng(step).integers(0, step, len(places))
+        x0, x1, y0, y1 = (column[places] for column in (self.x0, self.x1, self.y0, self.y1))
+        return AddressIndex(self.row[places], x0, x1, y0, y1, ())
+
     def candidates(self, box: Box, buckets: tuple[Bucket, ...] | None = None) -> list[tuple[int, int]]:
         """Stretches of the index outside of which none of these buckets (default: all) touches the box."""
         found = []

@@ -135,7 +135,7 @@ def _narrow(labels: NDArray[np.integer], n_groups: int) -> NDArray[np.signedinte
     return labels.astype(np.int16 if n_groups < 1 << 15 else np.int32)
 
 
-_CHANGES = 64
+_CHANGES = 16
 """Changes from one kept sum to the next, where there are no more groups than that."""
 
 
@@ -193,25 +193,27 @@ def local_peaks(curve: I64, least: float = 0.05) -> I64:
     moves = np.flatnonzero(np.diff(curve))
     rises = curve[moves + 1] > curve[moves]
     turns = moves[:-1][rises[1:] != rises[:-1]] + 1
-    return np.array(_standing_out(curve, [0, *turns.tolist(), *(moves[-1:] + 1).tolist()], needed), np.int64)
+    corners = np.concatenate([[0], turns, moves[-1:] + 1])
+    found: I64 = corners[_standing_out(curve[corners].tolist(), needed)]
+    return found
 
 
-def _standing_out(curve: I64, corners: list[int], needed: float) -> list[int]:
-    """Walks from corner to corner; a peak counts once the curve has fallen far enough from it, a dip once it has
-    risen far enough."""
+def _standing_out(sizes: list[int], needed: float) -> list[int]:
+    """Walks from corner to corner, plain numbers as there may be a million; a peak counts once the curve has fallen
+    far enough from it, a dip once it has risen far enough."""
     found: list[int] = []
-    high, low, rising = corners[0], corners[0], True
-    for corner in corners:
-        size = int(curve[corner])
+    high, top, bottom, rising = 0, sizes[0], sizes[0], True
+    for corner, size in enumerate(sizes):
         if rising:
-            high = corner if size > curve[high] else high
-            if curve[high] - size >= needed:
+            if size > top:
+                high, top = corner, size
+            elif top - size >= needed:
                 found.append(high)
-                low, rising = corner, False
-        else:
-            low = corner if size < curve[low] else low
-            if size - curve[low] >= needed:
-                high, rising = corner, True
+                bottom, rising = size, False
+        elif size < bottom:
+            bottom = size
+        elif size - bottom >= needed:
+            high, top, rising = corner, size, True
     return [*found, high] if rising and (not found or high > found[-1]) else found
 
 

@@ -29,6 +29,9 @@ _COMPARE: dict[str, Callable[[Any, int], Any]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "=": operator.eq,
 }  # fmt: skip
 _SIZE = re.compile(r"(>=|<=|>|<|=)(.+)")
+_COMPARES = re.compile(r"-?(>=|<=|>|<|=)")
+_NO_UNIT = re.compile(r"-?(>=|<=|>|<|=)\s*[0-9.]+")
+_UNIT = re.compile(r"[kmgtpe]?i?b|[kmgtpe]", re.IGNORECASE)
 _PLACED = re.compile(r"([a-z]+):(.+)", re.IGNORECASE)
 
 
@@ -48,12 +51,26 @@ def words_of(text: str) -> list[str]:
     reader = shlex.shlex(text, posix=True, punctuation_chars=False)
     reader.whitespace_split, reader.commenters, reader.escape = True, "", ""
     try:
-        return list(reader)
+        return _sizes_joined(list(reader))
     except ValueError:
         raise ValueError(f"a quote is left open in {text!r}") from None
 
 
+def _sizes_joined(words: list[str]) -> list[str]:
+    """`>`, `16`, `MiB` are the one word that `>16MiB` is."""
+    joined: list[str] = []
+    for word in words:
+        last = joined[-1] if joined else ""
+        if _COMPARES.fullmatch(last) or (_NO_UNIT.fullmatch(last) and _UNIT.fullmatch(word)):
+            joined[-1] = last + word
+        else:
+            joined.append(word)
+    return joined
+
+
 def _matches(run: Run, word: str) -> B1:
+    if _COMPARES.fullmatch(word):
+        raise ValueError(f"{word} takes a size after it, such as {word}16MiB")
     if size := _SIZE.fullmatch(word):
         found: B1 = _COMPARE[size[1]](run.allocations.bytes, parse_bytes(size[2]))
         return found

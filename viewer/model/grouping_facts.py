@@ -57,8 +57,13 @@ def by_inferred_phase(run: Run) -> Grouping:
 def by_stream(run: Run) -> Grouping:
     """By the stream an allocation was made on."""
     streams, labels = distinct(run.allocations.stream)
-    names = tuple("default stream" if s == 0 else f"stream 0x{s & (2**64 - 1):x}" for s in streams.tolist())
+    names = tuple(stream_name(stream) for stream in streams.tolist())
     return Grouping("stream", "stream", labels, names, ColourRule.DISTINCT)
+
+
+def stream_name(stream: int) -> str:
+    """`default stream`, or a stream by its handle."""
+    return "default stream" if stream == 0 else f"stream 0x{stream & (2**64 - 1):x}"
 
 
 def by_pool(run: Run) -> Grouping:

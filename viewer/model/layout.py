@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memstrata.capture.format.schema import F64, I64, NONE
+from memstrata.capture.format.schema import F64, I32, I64, NONE
 
 from .live_set import LiveSet
 from .reserved_ranges import LAST, ReservedRanges, reserved_ranges
@@ -87,6 +87,28 @@ class Stacked:
         found = np.searchsorted(tops, y, "right")
         return np.where(y < 0, NONE, np.append(rows, NONE)[found])
 
+    def columns(self, positions: I64, y: F64) -> I32:
+        """The same for many positions and for heights that fall in even steps; shape [positions, heights].
+
+        Each allocation takes up neighbouring heights, so that how many are below its top is all that has to be found.
+        """
+        rows, count = self.live.at_each(positions)
+        last = np.cumsum(count)
+        tops = np.cumsum(self.live.allocations.bytes.take(rows, mode="clip"))
+        tops -= np.repeat(np.append(0, tops)[last - count], count)
+        # for each position how many heights are below: all of them, zero, each top, the ceiling
+        edges = 3 * np.arange(len(count))
+        below = np.zeros(len(rows) + 3 * len(count), np.int64)
+        what = np.full(len(below), NONE, np.int32)
+        place = np.arange(len(rows)) + np.repeat(edges + 2, count)
+        up = y[::-1]
+        below[last - count + edges + 1] = np.searchsorted(up, 0)
+        below[place], what[place] = _numbers_below(up, tops), rows
+        below[last + edges + 2] = len(y)
+        high = np.diff(below)
+        some = np.flatnonzero(high > 0)[::-1]
+        return np.repeat(what[some + 1], high[some]).reshape(len(count), len(y))[::-1]
+
     def at(self, position: int, y: float) -> int:
         """The allocation at this height, -1 for none."""
         return int(self.column(position, np.array([y]))[0])
@@ -99,3 +121,15 @@ class Stacked:
             return None
         sizes = self.live.allocations.bytes[rows[: place + 1]]
         return int(sizes[:-1].sum()), int(sizes.sum())
+
+
+def _numbers_below(even: F64, values: I64) -> I64:
+    """How many of these numbers, which rise in even steps, are below each value: a search in a tenth of the time."""
+    if len(even) < 2:
+        return np.searchsorted(even, values)
+    guess = np.ceil((values - even[0]) * ((len(even) - 1) / (even[-1] - even[0])))
+    found: I64 = np.clip(guess, 0, len(even), out=guess).astype(np.int64)
+    around = np.concatenate([[-np.inf], even, [np.inf]])
+    found -= around[found] >= values
+    found += around[found + 1] < values
+    return found

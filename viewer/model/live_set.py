@@ -10,7 +10,7 @@ from memstrata.capture.format.schema import I32, I64
 
 from .allocations import Allocations
 
-EVERY = 2048
+EVERY = 512
 """Rows from one checkpoint to the next, where few are alive at once."""
 
 
@@ -33,6 +33,23 @@ class LiveSet:
         old = self.rows[self.offset[c] : self.offset[c + 1]]
         new = np.flatnonzero(a.end[self.first[c] : made] > position) + self.first[c]
         return np.concatenate([old[a.end[old] > position].astype(np.int64), new])
+
+    def at_each(self, positions: I64) -> tuple[I32, I64]:
+        """(the rows alive at each of these positions, one position after the other; how many they are)."""
+        a, n = self.allocations, len(positions)
+        made = np.searchsorted(a.start, positions, "right")
+        c = np.searchsorted(self.first, made, "right") - 1
+        begin = np.stack([self.offset[c], self.first[c]], axis=1).ravel()  # of the old ones in `rows`, of the new ones
+        count = np.stack([self.offset[c + 1], made], axis=1).ravel() - begin
+        ends = np.cumsum(count)
+        rows = np.arange(int(ends[-1]) if n else 0, dtype=np.int32)
+        rows += np.repeat((begin - ends + count).astype(np.int32), count)
+        old = np.repeat(np.arange(2 * n) % 2 == 0, count)
+        rows[old] = self.rows[rows[old]]
+        after = ends[1::2]  # where the rows of each position end
+        wanted = np.repeat(positions, np.diff(after, prepend=0))
+        alive = np.flatnonzero(a.end.take(rows, mode="clip") > wanted)
+        return rows[alive], np.diff(np.searchsorted(alive, after), prepend=0)
 
     @property
     def most(self) -> int:

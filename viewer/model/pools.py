@@ -14,7 +14,7 @@ from .ordering import ascending
 
 def pool_names(recording: Recording, device_row: int) -> tuple[str, ...]:
     """`default pool, large`, `private pool (0, 3), small`, ...: those that have an allocator segment at the end."""
-    return tuple(_name(*pool) for pool in _pools(recording, device_row)[0].tolist())
+    return tuple(pool_name(*pool) for pool in _pools(recording, device_row)[0].tolist())
 
 
 def pools_of(recording: Recording, device_row: int, events: DeviceEvents, allocations: Allocations) -> I32:
@@ -43,7 +43,8 @@ def _pools(recording: Recording, device_row: int) -> tuple[I64, I64]:
     return found, which.reshape(-1).astype(np.int64)
 
 
-def _name(owner: int, number: int, is_small: int) -> str:
+def pool_name(owner: int, number: int, is_small: int) -> str:
+    """`default pool, large`, `private pool (0, 3), small`."""
     pool = f"private pool ({owner}, {number})" if owner or number else "default pool"
     return f"{pool}, {'small' if is_small else 'large'}"
 

@@ -173,10 +173,11 @@ class Run:
 
     def filtered(self, text: str) -> B1:
         """Whether each allocation matches the words of a filter; ValueError with one sentence where they make none."""
-        if text not in self._filtered:
+        mask = self._filtered.get(text)
+        if mask is None:
             mask = matching(self, text)
             self._filtered = {text: mask}  # only the last: a filter is typed letter by letter
-        return self._filtered[text]
+        return mask  # not looked up again: a job may have asked for other words meanwhile
 
     def groups_at(self, key: str, positions: Iterable[int]) -> I64:
         """Exact bytes of each group of a grouping at each position; shape [groups, positions]."""
