@@ -7,12 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QCoreApplication, QEvent, QSize, QTimer
-from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent
+from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFileDialog,
     QHBoxLayout,
-    QLabel,
     QMainWindow,
     QStyle,
     QToolButton,
@@ -27,6 +26,7 @@ from .look.tips import tip
 from .model.grouping import preferred
 from .panels.appearance import choose
 from .panels.arrangement import Arrangement
+from .panels.caption import Caption
 from .panels.compare_page import ComparePage
 from .panels.content import Content, PageTabs
 from .panels.dry_run_dialog import DryRunDialog
@@ -41,6 +41,7 @@ from .panels.run_page import RunPage
 from .panels.shortcuts_dialog import ShortcutsDialog
 from .panels.status import status_text
 from .panels.style import style_sheet
+from .state.interrupts import EXIT_STATUS, Interrupts
 from .state.jobs import Jobs
 from .state.loading import Loaded, compared_ranks, load, open_paths
 from .state.platform import why_no_window
@@ -87,7 +88,8 @@ class Window(QMainWindow):
         self.content = Content(self.session, self.start, self._adopt, self)
         self.loading, self.message = LoadingBar(self.jobs, self), MessageBar(self)
         self.background = BackgroundNote(self)
-        self.status = QLabel(self)
+        self.status = Caption(self)
+        self.status.setObjectName("")
         self.exporter = Exporter(self.content, self.jobs, self.recent, self.message, self)
         self.menus = Menus(self.menuBar(), self.actions_by_name, self.arrangement)
         self.menus.fill_file(samples, self.recent, self.open_paths)
@@ -110,6 +112,8 @@ class Window(QMainWindow):
             "reset": self.arrangement.reset,
             "next_view": lambda: self.content.go(1),
             "previous_view": lambda: self.content.go(-1),
+            "timeline": lambda: self.content.go_to_chart(),
+            "filter": lambda: self.content.go_to_filter(),
             "shortcuts": lambda: ShortcutsDialog(self).show(),
         }
         self.actions_by_name: dict[str, QAction] = make_actions(acts, self)
@@ -209,12 +213,16 @@ class Window(QMainWindow):
         self.tabs.show_state(new)
         self.undo_action.setEnabled(self.session.can_undo)
         self.redo_action.setEnabled(self.session.can_redo)
-        for name in ("picture", "close", "next", "previous"):
+        for name in ("filter", "picture", "close", "next", "previous", "timeline"):
             self.actions_by_name[name].setEnabled(bool(new.runs))
         shown = [new.run] if new.run is not None else list(new.compared or ())
         self.setWindowTitle(" and ".join([*(run.name for run in shown)] or [TITLE]) + (f" - {TITLE}" if shown else ""))
         self.status.setText(status_text(new))
         self.status.setToolTip(tip("\n".join(f"{run.name}: {p.text}" for run in shown for p in run.problems)))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not self.content.take_key(event):
+            super().keyPressEvent(event)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
@@ -250,9 +258,9 @@ def _with(state: ViewState, loaded: Loaded) -> ViewState:
 
 def run(paths: list[str]) -> int:
     """Show the window with these files and run directories. Returns the exit status: 2 if a file cannot be read or a
-    system library is missing."""
-    if sentence := why_no_window():
-        print(f"memstrata: {sentence}", file=sys.stderr)
+    system library is missing, 130 if Ctrl+C in the terminal closed it."""
+    if cause := why_no_window():
+        print(f"memstrata: {cause}; `memstrata report` and `memstrata diff` need none.", file=sys.stderr)
         return 2
     app = application()
     window = Window(Settings(settings_path()))
@@ -264,20 +272,35 @@ def run(paths: list[str]) -> int:
         print(f"memstrata: {sentence}", file=sys.stderr)
         app.exit(2)
 
+    def interrupted() -> None:
+        window.close()
+        app.exit(EXIT_STATUS)
+
     window.open_paths(paths, refused)
-    # a file that is none of ours is refused before there is anything to see; what takes longer shows how far it is
-    QTimer.singleShot(_PATIENCE_MS if paths else 0, window, window.show)
-    status = int(app.exec())
+    _show_when_it_says_something(window, _PATIENCE_MS if paths else 0)
+    with Interrupts() as interrupts:
+        interrupts.caught.connect(interrupted)
+        status = int(app.exec())
     window.jobs.shutdown()
     window.deleteLater()
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)  # outside exec() nothing else does it
     return status
 
 
+def _show_when_it_says_something(window: Window, patience_ms: int) -> None:
+    """A file that is none of ours is refused before there is anything to see; one that was read is shown at once, and
+    what takes longer shows how far it is."""
+    patience = QTimer(window, singleShot=True, interval=patience_ms)
+    patience.timeout.connect(window.show)
+    window.session.changed.connect(lambda *_: patience.start(0) if patience.isActive() else None)
+    patience.start()
+
+
 def write_png(paths: list[str], target: str, size: tuple[int, int] = (1600, 1000)) -> None:
     """Write a picture of the window with these files open, without showing it. Raises FormatError for a bad file or
     a target that cannot be written."""
-    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    if QApplication.instance() is None:
+        os.environ["QT_QPA_PLATFORM"] = "offscreen"  # whatever it was: a picture needs no screen
     application()
     window = Window()
     window.resize(*size)

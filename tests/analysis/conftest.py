@@ -6,6 +6,7 @@ from memstrata.capture.format import schema
 from memstrata.capture.format.interning import StringTable
 from memstrata.capture.format.plan import layer_kinds
 from memstrata.capture.format.recording import Meta, build
+from memstrata.viewer.analysis.planner import Planner
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file
 
@@ -105,6 +106,18 @@ def m8(tree):
         tree.linear(f"{i}.0", 512, 512, listed=True).add(f"{i}.1", "GELU", listed=True)
         tree.linear(f"{i}.2", 512, 512, listed=True).add(f"{i}.3", "GELU", listed=True)
     return tree.recording([[f"{i}" for i in range(8)]], batch=2048, sequence=1)
+
+
+@pytest.fixture(scope="module")
+def uniform_planner(run_of):
+    """Of eight equal blocks, 4 MiB an activation."""
+    return Planner(run_of("uniform.mstrata"))
+
+
+@pytest.fixture(scope="module")
+def hybrid_planner(run_of):
+    """Of the demo's twelve layers, every fourth with full attention."""
+    return Planner(run_of("before.mstrata"))
 
 
 @pytest.fixture(scope="session")

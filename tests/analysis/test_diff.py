@@ -118,7 +118,7 @@ def test_a_difference_in_time_needs_enough_steps(diff):
         runs = [Run(recording.replace_meta(step_index=steps, step_seconds_unrecorded=s)) for s in (1.0, seconds)]
         return comparison_headline(Diff(*runs))[0].text.partition("; ")[2]
 
-    assert said(3, 0.5) == "step 1.00 s to 500 ms (median of 2 steps each, too few for a percentage)"
+    assert said(3, 0.5) == "step 1.00 s to 500 ms (median of 2 steps each)"
     assert said(6, 1.5) == "step 1.00 s to 1.50 s, 50.0% longer"
     assert said(6, 1.001) == "step 1.00 s to 1.00 s, about the same"
     assert said(6, 0.5) == "step 1.00 s to 500 ms, 50.0% shorter"

@@ -18,6 +18,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WIDTH, ROWS = 64, 512
 ONE = WIDTH * ROWS * 4
 
@@ -83,15 +85,6 @@ def recorded(path, model, step, optimizer=None):
         held = step()
     del held
     return Run(open_file(str(path)), name=path.name)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small tensors gain nothing from several."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

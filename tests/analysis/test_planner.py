@@ -27,46 +27,36 @@ def all_ranges(layers):
             yield (*rest, (first, layers))
 
 
-@pytest.fixture(scope="module")
-def uniform(run_of):
-    return Planner(run_of("uniform.mstrata"))
-
-
-@pytest.fixture(scope="module")
-def hybrid(run_of):
-    return Planner(run_of("before.mstrata"))
-
-
-def test_the_demo_with_its_checkpoints_is_predicted(hybrid, run_of):
-    after, outcome = run_of("after.mstrata"), hybrid.outcome(hybrid.every(4))
+def test_the_demo_with_its_checkpoints_is_predicted(hybrid_planner, run_of):
+    after, outcome = run_of("after.mstrata"), hybrid_planner.outcome(hybrid_planner.every(4))
     assert outcome.peak_bytes == pytest.approx(after.peak_bytes, rel=0.001)
     assert outcome.activation_peak_bytes == pytest.approx(int(after.activation_curve.max()), rel=0.001)
 
 
-def test_uniform_blocks_by_hand(uniform):
+def test_uniform_blocks_by_hand(uniform_planner):
     """A block of Linear-GELU-Linear-GELU saves its input and three tensors more, 4 MiB each. While the last segment of
     n blocks runs again, there are the boundaries of the segments after the first (whose boundary is the model's own
     input, no activation), and what the segment makes again: four tensors for each block, less its own input."""
     for length in (1, 2, 4, 8):
         by_hand = (8 // length - 1) + (4 * length - 1)
-        assert uniform.outcome(uniform.every(length)).activation_peak_bytes == by_hand * 4 * MIB
+        assert uniform_planner.outcome(uniform_planner.every(length)).activation_peak_bytes == by_hand * 4 * MIB
 
 
-def test_no_plan_is_the_measurement(hybrid):
-    outcome = hybrid.outcome(Plan.NONE)
-    assert outcome.peak_bytes == hybrid.run.peak_bytes and outcome.extra_seconds == 0
-    assert (outcome.bytes == hybrid.run.curve).all() and not outcome.recomputed
+def test_no_plan_is_the_measurement(hybrid_planner):
+    outcome = hybrid_planner.outcome(Plan.NONE)
+    assert outcome.peak_bytes == hybrid_planner.run.peak_bytes and outcome.extra_seconds == 0
+    assert (outcome.bytes == hybrid_planner.run.curve).all() and not outcome.recomputed
 
 
-def test_a_curve_returns_to_the_measured_one(hybrid):
+def test_a_curve_returns_to_the_measured_one(hybrid_planner):
     """What a plan drops, makes again or holds is all over at the end of backward."""
-    curve = hybrid.outcome(((0, 3), (5, 11))).bytes
-    assert curve[0] == hybrid.run.curve[0] and curve[-1] == hybrid.run.curve[-1]
+    curve = hybrid_planner.outcome(((0, 3), (5, 11))).bytes
+    assert curve[0] == hybrid_planner.run.curve[0] and curve[-1] == hybrid_planner.run.curve[-1]
     assert (curve >= 0).all()
 
 
-def test_the_line_shows_the_recomputation_before_what_it_leaves(hybrid):
-    outcome = hybrid.outcome(hybrid.every(12))
+def test_the_line_shows_the_recomputation_before_what_it_leaves(hybrid_planner):
+    outcome = hybrid_planner.outcome(hybrid_planner.every(12))
     positions, line = outcome.line()
     ((at, high),) = outcome.recomputed
     assert line.max() == outcome.peak_bytes and (np.diff(positions) >= 0).all()
@@ -92,18 +82,18 @@ def test_the_best_plan_is_exact_against_every_plan(run_of, name):
     assert search.best(min(o.peak_bytes for o in everything) - 1) is None
 
 
-def test_the_frontier_gives_up_time_for_bytes(hybrid):
-    frontier = Search(hybrid).frontier()
+def test_the_frontier_gives_up_time_for_bytes(hybrid_planner):
+    frontier = Search(hybrid_planner).frontier()
     assert frontier[0].ranges == () and len(frontier) > 8
     peaks, times = [o.peak_bytes for o in frontier], [o.extra_seconds for o in frontier]
     assert peaks == sorted(set(peaks), reverse=True) and times == sorted(set(times))
-    assert all(peaks[-1] <= hybrid.outcome(hybrid.every(k)).peak_bytes for k in range(1, 13))
+    assert all(peaks[-1] <= hybrid_planner.outcome(hybrid_planner.every(k)).peak_bytes for k in range(1, 13))
 
 
-def test_a_plan_by_paths_is_the_plan_by_ranges(hybrid):
+def test_a_plan_by_paths_is_the_plan_by_ranges(hybrid_planner):
     plan = Plan((("layers.3", "layers.4"), ("layers.0",)))
-    assert hybrid.ranges_of(plan) == ((0, 1), (3, 5))
-    assert hybrid.outcome(plan).peak_bytes == hybrid.outcome(((0, 1), (3, 5))).peak_bytes
+    assert hybrid_planner.ranges_of(plan) == ((0, 1), (3, 5))
+    assert hybrid_planner.outcome(plan).peak_bytes == hybrid_planner.outcome(((0, 1), (3, 5))).peak_bytes
 
 
 @pytest.mark.parametrize(
@@ -115,15 +105,15 @@ def test_a_plan_by_paths_is_the_plan_by_ranges(hybrid):
         ((("layers.0",), ("layers.0", "layers.1")), "share a layer"),
     ],
 )
-def test_what_is_no_plan_of_layers_is_refused(hybrid, segments, sentence):
+def test_what_is_no_plan_of_layers_is_refused(hybrid_planner, segments, sentence):
     with pytest.raises(ValueError, match=sentence):
-        hybrid.outcome(Plan(segments))
+        hybrid_planner.outcome(Plan(segments))
 
 
-def test_segment_lengths_that_do_not_exist_are_refused(hybrid):
+def test_segment_lengths_that_do_not_exist_are_refused(hybrid_planner):
     for length in (0, 13):
         with pytest.raises(ValueError, match=r"a segment has 1 to 12 layers in this model, not"):
-            hybrid.every(length)
+            hybrid_planner.every(length)
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 MIB = 2**20
 ROWS, WIDTH, VOCABULARY, BLOCKS = 512, 64, 4096, 4
 LOGITS = ROWS * VOCABULARY * 4
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small tensors gain nothing from several."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Net(nn.Module):

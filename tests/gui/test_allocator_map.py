@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format.schema import Action
 from memstrata.viewer.analysis.allocator import fast
+from memstrata.viewer.panels.pictures import png_bytes, svg_bytes
 from memstrata.viewer.state.jobs import Job
 from memstrata.viewer.window import Window
 
@@ -24,6 +26,11 @@ def shown(page: Any, qtbot: QtBot) -> Any:
     panel = page.bring_forward("allocator")
     qtbot.waitUntil(lambda: panel.isVisible() and panel.caption.text() != "")
     return panel
+
+
+def click(shown_map: Any, block: int) -> None:
+    point = shown_map.boxes_of(block)[0].center()
+    QTest.mouseClick(shown_map, Qt.MouseButton.LeftButton, pos=QPoint(round(point.x()), round(point.y())))
 
 
 def test_the_map_steps_through_time(opened: Any, snapshots: Any, qtbot: QtBot) -> None:
@@ -52,12 +59,13 @@ def test_a_click_selects_the_block_and_says_what_it_is(opened: Any, snapshots: A
     layout = panel.map.layout_shown
     block = int(np.argmax(layout.block_bytes))
     point = panel.map.boxes_of(block)[0].center()
-    QTest.mouseClick(panel.map, Qt.MouseButton.LeftButton, pos=QPoint(round(point.x()), round(point.y())))
+    click(panel.map, block)
     assert page.scope.view.allocation == int(layout.number[block])
     text = panel.map.range_text(point)
     assert "Allocator segment of" in text and "free" in text
+    order = panel.map.rows.block_order.tolist()
     QTest.keyClick(panel.map, Qt.Key.Key_Right)
-    assert page.scope.view.allocation == int(layout.number[min(block + 1, len(layout.number) - 1)])
+    assert page.scope.view.allocation == int(layout.number[order[min(order.index(block) + 1, len(order) - 1)]])
 
 
 def test_without_an_allocator_it_is_an_estimate(opened: Any, samples: Any, qtbot: QtBot) -> None:
@@ -72,9 +80,74 @@ def test_odd_files_say_what_they_are(opened: Any, snapshots: Any, qtbot: QtBot, 
     expected = {
         "npu26-two-devices": "allocator of its own",
         "torch25-empty": "no device",
-        "torch26-three-pools-no-trace": "As the file ends",
+        "torch26-three-pools-no-trace": "As the file ends: it has no event history",
     }
     assert expected[name] in panel.caption.text()
+
+
+def test_an_allocator_of_its_own_shows_what_was_recorded_at_the_end(opened: Any, snapshots: Any, qtbot: QtBot) -> None:
+    page = opened(str(snapshots / "npu26-expandable-unmap.pickle"))
+    panel, run = shown(page, qtbot), page.scope.run
+    assert "As recorded at the end of the file. npu:0 has an allocator of its own" in panel.caption.text()
+    assert "The map does not follow the cursor." in panel.caption.text()
+    layout, segments = panel.map.layout_shown, run.recording.allocator_segments
+    assert layout.reserved_bytes == int(segments.bytes.sum()) == run.end_state.reserved_bytes
+    assert int(layout.free_bytes.sum()) == run.end_state.cached_bytes and layout.expandable.all()
+    block = int(layout.block_bytes.argmax())
+    text = panel.map.range_text(panel.map.boxes_of(block)[0].center())
+    size = int(run.allocations.bytes[layout.number[block]])
+    assert f"({size:,} bytes)" in text and "Expandable segment of 440 MiB" in text and "stream 0x614a0f60" in text
+    assert panel.map.range_text(QPointF(40, 5)).startswith(
+        f"default pool, large, stream 0x614a0f60: {int(layout.bytes.max()):,} bytes in 1 range, expandable, "
+    )
+    click(panel.map, block)
+    assert page.scope.view.allocation == int(layout.number[block])
+
+
+def test_pools_and_streams_stand_under_headings_of_their_own(opened: Any, snapshots: Any, qtbot: QtBot) -> None:
+    panel = shown(opened(str(snapshots / "torch21-inference-ten-streams.pickle")), qtbot)
+    qtbot.waitUntil(lambda: panel.map.layout_shown is not None, timeout=20_000)
+    layout, rows = panel.map.layout_shown, panel.map.rows
+    assert len(rows.heads) == len(layout.kinds) >= 4
+    tops = [top for _, top in rows.heads]
+    for number, (key, mine) in enumerate(layout.kinds):
+        below = tops[number + 1] if number + 1 < len(tops) else float("inf")
+        boxes = [bar.box for bar in panel.map.bars if bar.row in set(mine.tolist())]
+        assert boxes and all(tops[number] < box.top() and box.bottom() < below for box in boxes)
+        said = panel.map.range_text(QPointF(40, tops[number] + 5))
+        stream = f"stream 0x{key[2]:x}" if key[2] else "default stream"
+        pool = f"default pool, {'small' if key[1] else 'large'}, {stream}: {int(layout.bytes[mine].sum()):,} bytes"
+        assert said.startswith(pool)
+        assert panel.map.range_text(boxes[0].center()).endswith(pool.split(":")[0])
+
+
+def test_colours_are_explained_where_there_is_no_timeline(opened: Any, snapshots: Any, qtbot: QtBot) -> None:
+    page = opened(str(snapshots / "torch26-three-pools-no-trace.pickle"))
+    panel = shown(page, qtbot)
+    qtbot.waitUntil(lambda: panel.map.layout_shown is not None, timeout=20_000)
+    key, layout, bands = panel.key, panel.map.layout_shown, page.scope.bands
+    assert key.isVisible() and key.line.places()
+    for name, paint, size in key.line.groups:
+        group = bands.grouping.names.index(name)
+        of = bands.grouping.labels[layout.number] == group
+        assert size == int(layout.block_bytes[of].sum()) and paint == panel.map.paint_of(int(layout.number[of][0]))
+    assert sum(size for _, _, size in key.line.groups) == int(layout.block_bytes.sum())
+    assert f"{key.line.groups[0][2]:,} bytes" in key.line.text_at(20)
+    before = [name for name, _, _ in key.line.groups]
+    key.box.setFocus()
+    QTest.keyClick(key.box, Qt.Key.Key_Down)
+    assert page.scope.view.grouping == key.box.currentData() != "frame"
+    assert [name for name, _, _ in key.line.groups] != before
+
+
+def test_a_picture_of_the_map_is_drawn_and_not_a_copy_of_the_screen(opened: Any, samples: Any, qtbot: QtBot) -> None:
+    panel = shown(opened(str(samples / "uniform.mstrata")), qtbot)
+    qtbot.waitUntil(lambda: panel.map.layout_shown is not None, timeout=20_000)
+    panel.map.grab()
+    assert b"<image" not in svg_bytes(panel.map, "Allocator")
+    sharp = QImage.fromData(png_bytes(panel.map))
+    rough = panel.map.grab().toImage().scaled(sharp.size())
+    assert sharp.size() == panel.map.size() * 2 and sharp.convertToFormat(rough.format()) != rough
 
 
 @pytest.fixture

@@ -177,6 +177,5 @@ def test_opening_and_closing_a_comparison_leaves_nothing(opened: Any, window: Wi
         for _ in range(3):
             QApplication.processEvents()
         assert not window.content.pages and window.content.currentWidget() is window.content.empty
-        window.session.forget()
         counts.append(len(QApplication.allWidgets()))
     assert len(set(counts[2:])) == 1

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import QFileDialog, QMenu
 from pytestqt.qtbot import QtBot
 
 from memstrata.viewer.report.exports import EXPORTS
+from memstrata.viewer.report.html_compare import diffs_html
 from memstrata.viewer.report.tables_csv import TABLES, table_csv
 from memstrata.viewer.window import Window
 
@@ -187,7 +188,9 @@ def test_a_comparison_has_its_own_exports(
     opened: Any, choose: Callable[[str], str], window: Window, tapes: tuple[str, str], tmp_path: Path
 ) -> None:
     opened(*tapes)
-    assert not any(".html" in text for text in entries(window.menus.export))
+    assert not any("memory_viz" in text for text in entries(window.menus.export))
+    choose("The comparison as one page")
+    assert (tmp_path / "plain-and-checkpointed.html").read_text() == diffs_html([window.content.page.diff])
     choose("Exact differences")
     found = json.loads((tmp_path / "plain-and-checkpointed.json").read_text())
     assert found and isinstance(found, dict)

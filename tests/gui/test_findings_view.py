@@ -38,7 +38,7 @@ def raised(opened: Any, samples: Path) -> Any:
 
 def test_findings_are_listed_with_bytes_what_and_advice(raised: Any) -> None:
     found = findings(raised.scope.run)
-    assert list(raised.docks.tabs().values())[:2] == ["Alive here", "Findings"]
+    assert list(raised.docks.tabs().values())[:4] == ["Groups", "Lanes", "Alive here", "Findings"]
     panel = raised.views["findings"]
     raised.bring_forward("findings")
     table = panel.view.table

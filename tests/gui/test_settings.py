@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt, QTimer
 from PySide6.QtGui import QAction, QPalette
-from PySide6.QtWidgets import QApplication, QSplitter, QTabBar
+from PySide6.QtWidgets import QApplication, QTabBar
 from pytestqt.qtbot import QtBot
 
 from memstrata.viewer.panels.place import put_back, remember
@@ -50,7 +50,8 @@ def open_in(window: Window, path: str, qtbot: QtBot) -> RunPage:
     before = len(window.session.state.runs)
     window.open_paths([path])
     qtbot.waitUntil(lambda: len(window.session.state.runs) > before, timeout=20_000)
-    page = window.content.currentWidget()
+    qtbot.waitUntil(lambda: isinstance(window.content.page, RunPage), timeout=10_000)  # shown in a step of its own
+    page = window.content.page
     assert isinstance(page, RunPage)
     ready(page, qtbot)
     qtbot.wait(30)
@@ -148,7 +149,7 @@ def test_all_docks_can_be_hidden(start: Start, tapes: tuple[str, str], qtbot: Qt
     for title in titles.values():
         view_entries(window)[title].trigger()
     assert not page.docks.tabs() and page.docks.front == ""
-    qtbot.waitUntil(lambda: page.charts.height() == page.docks.height(), timeout=2_000)
+    qtbot.waitUntil(lambda: page.docks.centralWidget().size() == page.docks.size(), timeout=2_000)
     assert page.filter.isVisible()
     view_entries(window)["Findings"].trigger()
     assert list(page.docks.tabs()) == ["findings"] and page.views["findings"].isVisible()
@@ -185,46 +186,55 @@ def tab_of(page: RunPage, title: str) -> tuple[QTabBar, int]:
     return next((bar, i) for bar in page.docks.tab_bars() for i in range(bar.count()) if bar.tabText(i) == title)
 
 
-def drag(qtbot: QtBot, splitter: QSplitter, handle: int, across: int, down: int) -> None:
-    grip = splitter.handle(handle)
-    middle = grip.rect().center()
-    qtbot.mousePress(grip, Qt.MouseButton.LeftButton, pos=middle)
-    qtbot.mouseMove(grip, middle + QPoint(across, down))
-    qtbot.mouseRelease(grip, Qt.MouseButton.LeftButton, pos=middle + QPoint(across, down))
+def drag(qtbot: QtBot, page: RunPage, key: str, edge: str, across: int, down: int) -> None:
+    """Drag the line that lies after a dock, on its right or below it, as the user does."""
+    place = page.docks.docks[key].geometry()
+    start = QPoint(place.right() + 2, place.center().y()) if edge == "right" else place.center()
+    start = start if edge == "right" else QPoint(start.x(), place.bottom() + 2)
+    qtbot.mouseMove(page.docks, start)
+    qtbot.mousePress(page.docks, Qt.MouseButton.LeftButton, pos=start)
+    qtbot.mouseMove(page.docks, start + QPoint(across, down))
+    qtbot.wait(20)
+    qtbot.mouseRelease(page.docks, Qt.MouseButton.LeftButton, pos=start + QPoint(across, down))
+    qtbot.wait(30)
+
+
+def sizes(page: RunPage) -> tuple[int, int, int]:
+    """Width of the groups, height of the lanes and of the tables, in pixels."""
+    docks = page.docks.docks
+    return docks["legend"].width(), docks["lanes"].height(), docks["alive"].height()
 
 
 def test_the_sizes_of_parts_are_remembered_and_reset(start: Start, tapes: tuple[str, str], qtbot: QtBot) -> None:
     window = start()
     page = open_in(window, tapes[0], qtbot)
-    first = page.charts.across.sizes(), page.charts.sizes()
-    drag(qtbot, page.charts.across, 1, 90, 0)
-    drag(qtbot, page.charts, 1, 0, 40)
-    moved = page.charts.across.sizes(), page.charts.sizes()
-    assert moved[0][0] > first[0][0] + 50 and moved[1][0] > first[1][0] + 20
+    first = sizes(page)
+    drag(qtbot, page, "legend", "right", 90, 0)
+    drag(qtbot, page, "lanes", "bottom", 0, -40)
+    moved = sizes(page)
+    assert moved[0] > first[0] + 50 and moved[1] < first[1] - 20 and moved[2] > first[2] + 20
     window.close()
 
     window = start()
     page = open_in(window, tapes[0], qtbot)
-    assert page.charts.across.sizes() == pytest.approx(moved[0], abs=3)
-    assert page.charts.sizes() == pytest.approx(moved[1], abs=3)
+    assert sizes(page) == pytest.approx(moved, abs=3)
     view_entries(window)["Groups"].trigger()
     window.actions_by_name["reset"].trigger()
-    assert page.views["legend"].isVisible()
-    assert page.charts.across.sizes() == pytest.approx(first[0], abs=3)
+    qtbot.waitUntil(lambda: page.views["legend"].isVisible() and sizes(page) == pytest.approx(first, abs=3))
     window.close()
     page = open_in(start(), tapes[0], qtbot)
-    assert page.charts.across.sizes() == pytest.approx(first[0], abs=3)
+    assert sizes(page) == pytest.approx(first, abs=3)
 
 
 def test_lanes_stay_under_the_plot_where_the_arrangement_was_put_back(
     start: Start, tapes: tuple[str, str], qtbot: QtBot
 ) -> None:
     window = start()
-    drag(qtbot, open_in(window, tapes[0], qtbot).charts.across, 1, 90, 0)
+    drag(qtbot, open_in(window, tapes[0], qtbot), "legend", "right", 90, 0)
     window.close()
     page = open_in(start(), tapes[0], qtbot)
     timeline, tree = page.views["timeline"].timeline, page.views["lanes"].tree
-    left = timeline.mapToGlobal(QPoint(timeline.plot_span[0], 0)).x()
+    left = timeline.viewport().mapToGlobal(QPoint(timeline.plot_span[0], 0)).x()
     assert tree.viewport().mapToGlobal(QPoint(tree.span[0], 0)).x() == left
 
 
@@ -247,12 +257,19 @@ def test_a_place_that_no_screen_has_is_forgotten(start: Start, place: tuple[int,
     assert window.geometry() == before
 
 
-def test_a_maximized_window_keeps_its_own_size_beside(start: Start) -> None:
-    window = start()
+def test_a_maximized_window_keeps_its_own_size_beside(start: Start, qapp: QApplication) -> None:
+    window, own = start(), QRect(20, 30, 760, 500)
+    window.setGeometry(own)
     window.showMaximized()
     remember(window, window.settings)
     again = start()
-    assert put_back(again, window.settings) == again.isMaximized()
+    again.hide()
+    assert put_back(again, window.settings)
+    assert again.isMaximized() and not again.isVisible()  # it is shown once there is something to see
+    again.show()
+    assert again.isMaximized() and again.width() >= own.width()
+    again.showNormal()
+    assert again.size() == own.size()
 
 
 def test_the_theme_is_chosen_and_remembered(

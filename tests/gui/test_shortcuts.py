@@ -28,12 +28,12 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from memstrata.viewer.charts import keys
+from memstrata.viewer.charts import keys, pair_keys
 from memstrata.viewer.panels.copying import shown_columns, shown_rows, view_csv
 from memstrata.viewer.panels.dry_run_dialog import DryRunDialog
 from memstrata.viewer.panels.record_dialog import RecordDialog
 from memstrata.viewer.panels.shortcuts_dialog import ShortcutsDialog, keys_text
-from memstrata.viewer.state.shortcuts import CHART, GESTURES, OTHERS, SHORTCUTS, TABLE
+from memstrata.viewer.state.shortcuts import CHART, GESTURES, OTHERS, SHORTCUTS, STEP, TABLE
 from memstrata.viewer.window import Window
 
 from .conftest import make_all, worked
@@ -76,7 +76,7 @@ def test_the_menus_take_their_keys_from_the_table(window: Window) -> None:
         wanted = SHORTCUTS[name].keys if name in SHORTCUTS else ()
         assert [key.toString() for key in action.shortcuts()] == [QKeySequence(key).toString() for key in wanted]
     in_menus = {name for name in SHORTCUTS if name in window.actions_by_name}
-    elsewhere = {name for name, shortcut in SHORTCUTS.items() if shortcut.section in (CHART, OTHERS, TABLE)}
+    elsewhere = {name for name, shortcut in SHORTCUTS.items() if shortcut.section in (CHART, STEP, OTHERS, TABLE)}
     assert in_menus | elsewhere == set(SHORTCUTS) and not in_menus & elsewhere
 
 
@@ -86,11 +86,19 @@ def test_no_key_does_two_things() -> None:
 
 
 def test_every_key_of_the_chart_is_in_the_table_and_the_other_way_round() -> None:
-    in_table = {QKeySequence(key)[0] for s in SHORTCUTS.values() if s.section == CHART for key in s.keys}
+    in_table = {QKeySequence(key)[0] for s in SHORTCUTS.values() if s.section in (CHART, STEP) for key in s.keys}
     plain = {combination.key() for combination in in_table if combination.keyboardModifiers() == Qt.KeyboardModifier(0)}
     shifted = {combination.key() for combination in in_table if combination.keyboardModifiers() == SHIFT}
-    assert plain - {Qt.Key.Key_F} == set(keys._KEYS) - {Qt.Key.Key_F}
+    assert plain == set(keys._KEYS)
     assert shifted == set(keys._PAGES)
+    near = {QKeySequence(key)[0] for s in SHORTCUTS.values() if s.section == CHART for key in s.keys}
+    assert {combination.key() for combination in near} == keys.NEAR
+
+
+def test_the_keys_of_the_curves_are_those_of_the_timeline() -> None:
+    of_curves = {*pair_keys._STEPS, *pair_keys._ZOOMS, *pair_keys._PANS, *pair_keys._ACTS}
+    local_peaks_and_mark = {Qt.Key.Key_Comma, Qt.Key.Key_Period, Qt.Key.Key_M}
+    assert of_curves == set(keys._KEYS) - local_peaks_and_mark
 
 
 def test_f_leads_to_the_filter_and_escape_back(
@@ -103,7 +111,7 @@ def test_f_leads_to_the_filter_and_escape_back(
     qtbot.keyClicks(page.filter.line, "layer:1 f")
     assert page.filter.line.text() == "layer:1 f"
     qtbot.keyClick(page.filter.line, Qt.Key.Key_Escape)
-    assert page.filter.line.text() == "" and not page.filter.line.hasFocus()
+    assert page.filter.line.text() == "" and page.views["timeline"].timeline.hasFocus()
 
 
 def test_keys_of_the_window(opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot) -> None:

@@ -148,8 +148,13 @@ def test_lanes_lie_exactly_under_the_plot(opened: Any, pair: tuple[str, str]) ->
     page = opened(pair[0])
     tree, timeline = page.views["lanes"].tree, page.views["timeline"].timeline
     left, right = timeline.plot_span
-    assert tree.viewport().mapToGlobal(QPoint(tree.span[0], 0)).x() == timeline.mapToGlobal(QPoint(left, 0)).x()
-    assert tree.viewport().mapToGlobal(QPoint(tree.span[1], 0)).x() == timeline.mapToGlobal(QPoint(right, 0)).x()
+    assert (
+        tree.viewport().mapToGlobal(QPoint(tree.span[0], 0)).x() == timeline.viewport().mapToGlobal(QPoint(left, 0)).x()
+    )
+    assert (
+        tree.viewport().mapToGlobal(QPoint(tree.span[1], 0)).x()
+        == timeline.viewport().mapToGlobal(QPoint(right, 0)).x()
+    )
     assert tree.columnViewportPosition(3) == tree.span[0]
 
 
@@ -224,8 +229,8 @@ def test_keys_act_only_where_the_chart_has_the_focus(opened: Any, tapes: tuple[s
 def test_undo_goes_back_through_cursor_grouping_and_files(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
     page = opened(tapes[0])
     start = page.scope.view
-    page.scope.look(cursor=3)
-    page.scope.look(cursor=4)  # the same kind of change right after: one step
+    page.scope.look(("key",), cursor=3)
+    page.scope.look(("key",), cursor=4)  # the same gesture right after: one step
     page.scope.look(grouping="layer")
     window.undo_action.trigger()
     assert page.scope.view.grouping == "category" and page.scope.view.cursor == 4

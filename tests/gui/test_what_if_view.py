@@ -257,7 +257,7 @@ def test_operators_can_be_kept(page: Any, qtbot: QtBot, window: Window) -> None:
     outcome = planner.outcome(planner.every(1))
     assert page.scope.view.keep == "matmul,attention" and panel.slider.value() == 1
     assert np.array_equal(line(page).values, drawn(planner, planner.every(1)))
-    assert f"{bytes_text(outcome.cached_bytes)} of operators' outputs kept" in panel.sentence.text()
+    assert f"{bytes_text(outcome.cached_bytes)} of outputs kept" in panel.sentence.text()
     assert panel.code.toPlainText() == torch_code(planner, planner.every(1))
     assert "create_selective_checkpoint_contexts" in panel.code.toPlainText()
     assert page.scope.what_if.frontier[-1].peak_bytes == Search(planner).lowest().peak_bytes

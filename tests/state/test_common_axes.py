@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from memstrata.viewer.charts.sampling import peak_columns
+from memstrata.viewer.model.axes import AXES
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.state.common_axes import common_axes, first_axis
 from memstrata.viewer.state.loading import open_run
@@ -46,6 +47,14 @@ def test_time_is_in_seconds_and_a_share_in_percent(before: Run, after: Run) -> N
     assert time.b.x_of(after.n_events) == pytest.approx(after.times[-1])
     assert share.a.unit == "%" and share.width == share.a.edges[-1] == share.b.edges[-1] == 100
     assert offered["events"].make(before, after).width == max(before.n_events, after.n_events) + 1
+
+
+def test_a_run_is_laid_along_its_own_axis_which_is_made_once(before: Run, after: Run) -> None:
+    offered = common_axes(before, after)
+    for key in ("time", "events"):
+        common = offered[key].make(before, after)
+        assert common.a is before.once(AXES[key].make) and common.b is after.once(AXES[key].make)
+    assert offered["share"].make(before, after).b is offered["share"].make(after, before).a
 
 
 def test_snapshots_are_laid_along_time_or_along_their_shares(before: Run, snapshots: Path) -> None:

@@ -21,6 +21,7 @@ from memstrata.capture.format.schema import I64, NONE, Category
 
 from ..model.query import AllocationQuery
 from ..model.run import Run
+from .at_peaks import alive_at_peak
 
 NO_STACK = "no stack"
 _ATEN = "aten::"
@@ -108,9 +109,10 @@ Member = tuple[str, list[int], list[int]]
 """A layer, and the rows of each run in it."""
 
 
-def changes(a: Run, b: Run) -> tuple[Change, ...]:
-    """Every thing alive at either peak, the largest difference first. All differences sum to that of the peaks."""
-    one, two = _by_place(a), _by_place(b)
+def changes(a: Run, b: Run, filter: str = "") -> tuple[Change, ...]:
+    """Every thing alive at either peak that matches the words of a filter, the largest difference first. Without words
+    all differences sum to that of the peaks."""
+    one, two = _by_place(a, filter), _by_place(b, filter)
     found: dict[tuple[Fared, Thing, bool], list[Member]] = {}
     for layer, thing, a_rows, b_rows in _moved(a, b, one, two):
         found.setdefault((Fared.MOVED, thing, bool(layer)), []).append((layer, a_rows, b_rows))
@@ -166,19 +168,19 @@ def _bytes(run: Run, rows: list[int] | tuple[int, ...]) -> int:
     return int(run.allocations.bytes[list(rows)].sum()) if rows else 0
 
 
-def _by_place(run: Run) -> Places:
+def _by_place(run: Run, filter: str) -> Places:
     """Rows alive at the peak by layer (empty outside) and thing."""
     out: Places = {}
-    for rows in _alike(run):
+    for rows in _alike(run, filter):
         layer = int(run.attribution.layer[rows[0]])
         name = run.layers.labels[layer] if layer != NONE else ""
         out.setdefault((name, _thing(run, int(rows[0]), name)), []).extend(rows.tolist())
     return out
 
 
-def _alike(run: Run) -> Iterator[I64]:
+def _alike(run: Run, filter: str) -> Iterator[I64]:
     """The rows alive at the peak, cut into parts that are the same thing, so that words are made once for each."""
-    alive, of = run.allocations.alive(run.peak_position), run.attribution
+    alive, of = alive_at_peak(run, filter), run.attribution
     if not len(alive):
         return
     part = np.zeros(len(alive), np.int64)

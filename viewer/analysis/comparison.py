@@ -71,7 +71,7 @@ def _time(a: Run, b: Run) -> str:
         return f"; step {' to '.join(seconds_text(s) if s else 'unknown' for s in (one, two))}"
     timed = min(_steps_timed(a), _steps_timed(b))
     if timed < ENOUGH_STEPS:
-        change = f" (median of {count_text(timed, 'step')} each, too few for a percentage)" if timed else ""
+        change = f" (median of {count_text(timed, 'step')} each)" if timed else ""  # too few for a percentage
     elif abs(two / one - 1) < NOISE:
         change = ", about the same"
     else:

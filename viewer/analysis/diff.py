@@ -8,13 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from memstrata.capture.format.plan import ModelShape
 from memstrata.capture.format.problems import Problem
-from memstrata.capture.format.schema import NONE, Category
+from memstrata.capture.format.schema import I64, NONE, Category
 
 from ..look.words import OUTSIDE_LAYERS
 from ..model.query import AllocationQuery
 from ..model.run import Run
+from .at_peaks import alive_at_peak, groups_at_peak
 from .changes import Change, changes
 from .planned_before import PlannedBefore, planned_before
 from .prediction import Prediction, predict
@@ -67,11 +70,13 @@ class SlotRow:
 
 
 class Diff:
-    """The comparison of run a (before) with run b (after)."""
+    """The comparison of run a (before) with run b (after). The words of a filter restrict what is cut at the peaks, and
+    slots; the peaks are those of the whole steps, as is all that is said of shapes and savings."""
 
-    def __init__(self, a: Run, b: Run) -> None:
+    def __init__(self, a: Run, b: Run, filter: str = "") -> None:
         self.a = a
         self.b = b
+        self.filter = filter
 
     @property
     def peak_difference_bytes(self) -> int:
@@ -85,13 +90,16 @@ class Diff:
 
     @cached_property
     def by_category(self) -> tuple[DiffRow, ...]:
-        """Categories at each run's own peak; the differences sum to that of the peaks."""
-        a, b = (run.categories_at(run.peak_position) for run in (self.a, self.b))
+        """Categories at each run's own peak; without a filter the differences sum to that of the peaks."""
+        a, b = (_categories(run, alive_at_peak(run, self.filter)) for run in (self.a, self.b))
 
         def query(run: Run, category: Category) -> AllocationQuery:
             return AllocationQuery(position=run.peak_position, category=category)
 
-        guessed = [run.inferred_categories_at(run.peak_position) for run in (self.a, self.b)]
+        guessed = []
+        for run in (self.a, self.b):
+            alive = alive_at_peak(run, self.filter)
+            guessed.append(_categories(run, alive[run.attribution.inferred[alive]]))
         rows = []
         for c in (c for c in Category if c in a or c in b):
             inferred = (c in guessed[0], c in guessed[1])
@@ -104,7 +112,7 @@ class Diff:
         """Super-blocks, and what lies outside layers, at each run's own peak; () unless both runs have layers."""
         if not (len(self.a.layers) and len(self.b.layers)):
             return ()
-        a, b = _super_blocks(self.a), _super_blocks(self.b)
+        a, b = _super_blocks(self.a, self.filter), _super_blocks(self.b, self.filter)
         names = [name for name in (*a, *(name for name in b if name not in a)) if name != OUTSIDE_LAYERS]
         nothing = (0, None)
         return tuple(DiffRow(n, *_pair(a.get(n, nothing), b.get(n, nothing))) for n in (*names, OUTSIDE_LAYERS))
@@ -112,17 +120,17 @@ class Diff:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """What appeared, disappeared, grew or shrank from peak to peak; the differences sum to that of the peaks."""
-        return changes(self.a, self.b)
+        return changes(self.a, self.b, self.filter)
 
     @cached_property
     def by_layer_slot(self) -> tuple[SlotRow, ...]:
         """The most bytes alive while each layer ran in each phase."""
-        return _aligned(slots(self.a), slots(self.b))
+        return _aligned(slots(self.a, filter=self.filter), slots(self.b, filter=self.filter))
 
     @cached_property
     def by_super_block_slot(self) -> tuple[SlotRow, ...]:
         """The most bytes alive while each super-block ran in each phase."""
-        return _aligned(slots(self.a, by_layer=False), slots(self.b, by_layer=False))
+        return _aligned(slots(self.a, False, self.filter), slots(self.b, False, self.filter))
 
     @cached_property
     def shapes(self) -> tuple[ModelShape | None, ModelShape | None]:
@@ -185,8 +193,15 @@ class Diff:
         return warnings_of(self.a, self.b)
 
 
-def _super_blocks(run: Run) -> dict[str, tuple[int, AllocationQuery | None]]:
-    sizes = run.groups_at("super_block", [run.peak_position])[:, 0].tolist()
+def _categories(run: Run, rows: I64) -> dict[Category, int]:
+    """Bytes of these allocations by category; categories without bytes are left out."""
+    sums = np.zeros(len(Category), np.int64)
+    np.add.at(sums, run.attribution.category[rows], run.allocations.bytes[rows])
+    return {category: int(sums[category]) for category in Category if sums[category]}
+
+
+def _super_blocks(run: Run, filter: str) -> dict[str, tuple[int, AllocationQuery | None]]:
+    sizes = groups_at_peak(run, "super_block", filter).tolist()
     names = run.grouping("super_block").names
     numbers = [*range(len(names) - 1), NONE]  # the last group is what lies outside layers
     queries = [AllocationQuery(position=run.peak_position, super_block=number) for number in numbers]

@@ -9,6 +9,7 @@ from memstrata.capture.format.schema import I64
 from ..model.grouping import GROUPINGS, available
 from ..model.query import AllocationQuery
 from ..model.run import Run
+from .at_peaks import groups_at_peak
 from .diff import Diff, DiffRow
 
 _NOT_AT_A_PEAK = frozenset({"stream"})
@@ -37,23 +38,24 @@ def known_share(run: Run) -> float:
 
 
 def rows_by(diff: Diff, key: str) -> tuple[DiffRow, ...]:
-    """The rows by this grouping, in its order; groups alive at neither peak are left out. They sum to both peaks."""
+    """The rows by this grouping, in its order; groups alive at neither peak are left out. Without a
+    filter they sum to both peaks."""
     if key == "category":
         return diff.by_category
     if key == "super_block":
         return diff.by_super_block
     if key == CHANGE:
         return tuple(DiffRow(c.text, c.a_bytes, c.b_bytes, *c.queries) for c in diff.changes)
-    a, b = _groups(diff.a, key), _groups(diff.b, key)
+    a, b = _groups(diff.a, key, diff.filter), _groups(diff.b, key, diff.filter)
     nothing = (0, AllocationQuery(rows=()))
     names = [*a, *(name for name in b if name not in a)]
     rows = ((name, a.get(name, nothing), b.get(name, nothing)) for name in names)
     return tuple(DiffRow(name, one[0], two[0], one[1], two[1]) for name, one, two in rows)
 
 
-def _groups(run: Run, key: str) -> dict[str, tuple[int, AllocationQuery]]:
+def _groups(run: Run, key: str, filter: str) -> dict[str, tuple[int, AllocationQuery]]:
     """Bytes and allocations at the peak by name of group; lines of two files may share a name."""
-    sizes: I64 = run.groups_at(key, [run.peak_position])[:, 0]
+    sizes: I64 = groups_at_peak(run, key, filter)
     out: dict[str, tuple[int, AllocationQuery]] = {}
     names = run.grouping(key).names
     for label in np.flatnonzero(sizes).tolist():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from memstrata.capture.format.schema import I64, Fate, StorageKind
 
-from ..look.units import bytes_text, percent_text
+from ..look.units import bytes_text, exact_bytes_text, percent_text
 from ..model.run import Run
 from .planner import Outcome, Planner
 from .predicted_curve import at_every_position
@@ -47,6 +47,16 @@ class PlannedBefore:
             f" {bytes_text(self.b.peak_bytes)} ({_signed(self.peak_error)}); activations"
             f" {bytes_text(self.outcome.activation_peak_bytes)}, measured {bytes_text(activations)}"
             f" ({_signed(self.activation_error)})"
+        )
+
+    @property
+    def exact_text(self) -> str:
+        """The same to the byte."""
+        activations = int(self.b.activation_curve.max())
+        return (
+            f"planned peak {exact_bytes_text(self.outcome.peak_bytes)}, measured {exact_bytes_text(self.b.peak_bytes)};"
+            f" planned activations {exact_bytes_text(self.outcome.activation_peak_bytes)},"
+            f" measured {exact_bytes_text(activations)}"
         )
 
 

@@ -49,6 +49,11 @@ class PredictedCurve:
         """Where the maximum is first reached."""
         return int(self.positions[int(self.bytes.argmax())])
 
+    def at(self, position: int) -> int:
+        """What stays at a position; 0 before the first step."""
+        row = int(self.positions.searchsorted(position, "right")) - 1
+        return int(self.bytes[row]) if row >= 0 else 0
+
 
 def predicted_curve(
     run: Run, shape: ModelShape | None = None, plan: Plan | None = None, base: Base = Base.nothing

@@ -17,6 +17,7 @@ from ..model.frame_names import frame_name
 from ..model.query import AllocationQuery
 from ..model.run import Run
 from ..model.stacks import own_frames
+from .at_peaks import alive_at_peak
 from .changes import NO_STACK
 
 TOP = 0
@@ -47,11 +48,11 @@ class Node:
 class StackDiff:
     """`nodes[TOP]` is the whole; children close exactly on their parent together with what ends in it."""
 
-    def __init__(self, a: Run, b: Run) -> None:
+    def __init__(self, a: Run, b: Run, filter: str = "") -> None:
         self.nodes = [Node("all", NONE)]
         self._found: dict[tuple[int, str], int] = {}
         for side, run in enumerate((a, b)):
-            for path, rows in _paths(run):
+            for path, rows in _paths(run, filter):
                 self._add(side, path, rows, int(run.allocations.bytes[rows].sum()))
         for node in self.nodes:
             node.children.sort(key=lambda n: (-abs(self.nodes[n].difference_bytes), -sum(self.nodes[n].bytes)))
@@ -94,9 +95,9 @@ class StackDiff:
         return path
 
 
-def _paths(run: Run) -> Iterator[tuple[list[str], list[int]]]:
+def _paths(run: Run, filter: str) -> Iterator[tuple[list[str], list[int]]]:
     """(names of the frames, outermost first; rows) of each stack of what is alive at the peak."""
-    alive = run.allocations.alive(run.peak_position)
+    alive = alive_at_peak(run, filter)
     stacks, part = np.unique(run.allocations.stack[alive], return_inverse=True)
     order = np.argsort(part, kind="stable")
     parts = np.split(alive[order], np.flatnonzero(np.diff(part[order])) + 1) if len(alive) else []

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from memstrata.capture.format.schema import B1, NONE, Phase
+from memstrata.capture.format.schema import B1, I64, NONE, Phase
 
 from ..look import words
+from ..model.curves import live_bytes
 from ..model.run import Run
 from .place import super_block_text
 
@@ -35,29 +36,30 @@ class Measured:
     position: int
 
 
-def slots(run: Run, by_layer: bool = True) -> dict[Slot, Measured]:
+def slots(run: Run, by_layer: bool = True, filter: str = "") -> dict[Slot, Measured]:
     """The slots of this run in the order in which they first ran, and the whole of each phase last. Empty without
-    spans."""
+    spans. With the words of a filter only what matches them counts."""
+    curve = live_bytes(run.allocations, run.n_events, run.filtered(filter)) if filter else run.curve
     found: dict[Slot, Measured] = {}
     spans = run.spans
     units = spans.layer if by_layer else spans.super_block
     order = np.flatnonzero(_is_layer(run)).tolist()
     for phase, unit in dict.fromkeys((Phase(int(spans.phase[row])), int(units[row])) for row in order):
-        _add(run, found, phase, unit, by_layer)
+        _add(run, found, phase, unit, by_layer, curve)
     for phase in Phase:
         whole = [(first, last) for each, first, last in run.spans.phases() if each == phase]
         if whole:
-            found[Slot(phase, NONE, f"{words.phase_text(phase)}, whole phase")] = _most(run, whole)
+            found[Slot(phase, NONE, f"{words.phase_text(phase)}, whole phase")] = _most(curve, whole)
     return found
 
 
-def _add(run: Run, found: dict[Slot, Measured], phase: Phase, unit: int, by_layer: bool) -> None:
+def _add(run: Run, found: dict[Slot, Measured], phase: Phase, unit: int, by_layer: bool, curve: I64) -> None:
     spans = run.spans
     units = spans.layer if by_layer else spans.super_block
     rows = np.flatnonzero(_is_layer(run) & (spans.phase == phase) & (units == unit))
     name = run.layers.labels[unit] if by_layer else super_block_text(run, unit)
     intervals = list(zip(spans.start_position[rows].tolist(), spans.end_position[rows].tolist(), strict=True))
-    found[Slot(phase, unit, f"{words.phase_text(phase)} of {name}")] = _most(run, intervals)
+    found[Slot(phase, unit, f"{words.phase_text(phase)} of {name}")] = _most(curve, intervals)
 
 
 def _is_layer(run: Run) -> B1:
@@ -68,10 +70,10 @@ def _is_layer(run: Run) -> B1:
     return whole
 
 
-def _most(run: Run, intervals: list[tuple[int, int]]) -> Measured:
-    tops = [first + int(run.curve[first : last + 1].argmax()) for first, last in intervals]
-    position = max(tops, key=lambda p: (int(run.curve[p]), -p))
-    return Measured(int(run.curve[position]), position)
+def _most(curve: I64, intervals: list[tuple[int, int]]) -> Measured:
+    tops = [first + int(curve[first : last + 1].argmax()) for first, last in intervals]
+    position = max(tops, key=lambda p: (int(curve[p]), -p))
+    return Measured(int(curve[position]), position)
 
 
 Place = TypeVar("Place")

@@ -159,7 +159,8 @@ def different_circumstances(a: Run, b: Run) -> Problem | None:
         ("model", one.model, two.model),
         ("optimizer", one.optimizer, two.optimizer),
         ("dtype", one.dtype, two.dtype),
-        ("batch and sequence", (one.batch, one.sequence), (two.batch, two.sequence)),
+        ("batch", one.batch, two.batch),
+        ("sequence length", one.sequence, two.sequence),
         ("input shapes", one.shapes, two.shapes),
     ]
     if one.kind == two.kind == "recording":

@@ -35,7 +35,7 @@ class AlivePanel(QWidget):
         self.clear.setAccessibleName("Show all allocations again")
         self.clear.clicked.connect(lambda: scope.look(query=None, filter=""))
         self.view = TableView("Allocations alive at the cursor", self)
-        self.view.picked.connect(lambda row: scope.look(allocation=row))
+        self.view.picked.connect(lambda row: scope.look(self.view.gesture, allocation=row))
         self._lay_out()
         self._later = QTimer(self)
         self._later.setSingleShot(True)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from ..charts.allocation_address import AddressPainter
 from ..charts.allocation_chart import LAYOUTS, AllocationChart, Painter, Said, painter_of
 from ..charts.theme import Theme
-from ..look.units import bytes_text, count_text
+from ..look.units import bytes_text, count_text, exact_bytes_text
 from ..state.ahead import MANY
 from ..state.jobs import Job
 from ..state.scope import Scope
+from ..state.selection import describe
+from ..state.view_state import RunView
+from ..state.within import limit_query, limit_text, picture_query
 from .caption import Caption
 from .dock_host import DockHost
 from .work_line import WorkLine
@@ -31,7 +35,12 @@ class AllocationPanel(QWidget):
         self.choice = QComboBox(self)
         self.caption, self.notice = Caption(self), QLabel(self)
         self.large = QToolButton(self)
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.setInterval(40)
+        self._later.timeout.connect(self._say_if_open)
         self._lay_out()
+        scope.changed.connect(self._view_changed)
 
     def _lay_out(self) -> None:
         for key, title in LAYOUTS.items():
@@ -96,6 +105,10 @@ class AllocationPanel(QWidget):
         self.chart.show_painter(painter)
         self._say()
 
+    def _say_if_open(self) -> None:
+        if self.scope.is_open:
+            self._say()
+
     def _say(self) -> None:
         painter, a = self.chart.painter, self.scope.run.allocations
         self.notice.hide()
@@ -103,15 +116,14 @@ class AllocationPanel(QWidget):
         if isinstance(painter, AddressPainter):
             self._say_addresses(painter)
         elif painter is not None:
-            self.caption.setText(
-                f"{count_text(len(a), 'allocation')}: each lies on those alive when it was made, and slides down when "
-                "one below is freed"
-            )
+            how = "each lies on those alive when it was made, and slides down when one below is freed"
+            self.caption.setText(f"{count_text(len(a), 'allocation')}{self._matching()}: {how}")
 
     def _say_addresses(self, painter: AddressPainter) -> None:
         layout, drawn = painter.layout, len(painter.index)
         stretches = count_text(len(layout.address), "stretch", "stretches")
-        said = f"{count_text(drawn, 'allocation')} in {bytes_text(int(layout.bytes.sum()))} of addresses, {stretches}"
+        addresses = bytes_text(int(layout.bytes.sum()))
+        said = f"{count_text(drawn, 'allocation')}{self._matching()} in {addresses} of addresses, {stretches}"
         said += ", empty ones between them closed up" if len(layout.address) > 1 else ""
         if len(layout.ranges):
             said += "; grey is reserved and free" + (", blue in a private pool" if layout.ranges.private.any() else "")
@@ -125,6 +137,24 @@ class AllocationPanel(QWidget):
             )
             self.notice.show()
             self.chart.hide()
+
+    def _matching(self) -> str:
+        """`, 210 of them (12.0 MiB) matching "mlp" in colour`; empty where nothing is restricted."""
+        query, run = picture_query(self.scope.view), self.scope.run
+        self.caption.setToolTip(_HELP)
+        if query is None:
+            return ""
+        matches = query.mask(run)
+        size = int(run.allocations.bytes[matches].sum())
+        self.caption.setToolTip(f"{exact_bytes_text(size)} in colour. {_HELP}")
+        limit = limit_text(self.scope.view)
+        of = describe(run, self.scope.view.query)
+        what = " ".join(filter(None, (f"of {of}" if of else "", limit)))
+        return f", {count_text(int(matches.sum()))} of them ({bytes_text(size)}) {what} in colour"
+
+    def _view_changed(self, old: RunView, new: RunView) -> None:
+        if (limit_query(old), old.query) != (limit_query(new), new.query) and "chart" in vars(self):
+            self._later.start()
 
     def _enlarge(self, on: bool) -> None:
         """Take the room of the charts in the page, or give it back."""

@@ -1,7 +1,7 @@
 """How the window is laid out: which views are hidden, where the docks stand, how the room is shared; remembered.
 
-Lanes, ribbon and timeline share one x axis, which they keep only while they stand under each other, so they stay in
-the middle of the page with the groups beside them. Every other view is a dock.
+The timeline stays in the middle of a run's page, as the curves do in that of a comparison: theirs is the axis that the
+others follow. Every other view is a dock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from .run_page import RunPage
 Page = RunPage | ComparePage
 
 _HIDDEN, _SIZES, _FOLDED = "layout/hidden", "layout/sizes", "layout/folded"
-_NO_LIMIT = 16777215  # Qt's largest size of a widget
 
 
 class Arrangement(QObject):
@@ -65,6 +64,8 @@ class Arrangement(QObject):
             page.docks.put_back(page.docks.first)
             self._hide_in(page)
             page.docks.settle()
+            if isinstance(page, RunPage) and page.charts is not None:
+                page.charts.fold_is_chosen = False
             page.share()
             self._applying = False
             self._pages[page] = ""
@@ -81,8 +82,6 @@ class Arrangement(QObject):
         page.docks.changed.connect(partial(self._store, page))
         if isinstance(page, RunPage) and page.charts is not None:
             page.charts.fold_chosen.connect(lambda folded: self.settings.set(_FOLDED, [int(folded)]))
-        for name, splitter in _own_splitters(page).items():
-            self._watch(page, name, splitter)
         page.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -102,10 +101,8 @@ class Arrangement(QObject):
 
     def _hide_in(self, page: Page) -> None:
         hidden = self.hidden
-        for key, slot in page.views.slots.items():
-            part: QWidget = page.docks.docks.get(key, slot)
-            if key in page.hideable() and part.isHidden() != (key in hidden):
-                part.setVisible(key not in hidden)
+        for key in page.docks.docks:
+            page.docks.set_shown(key, key not in hidden)
 
     def _first(self, page: Page) -> None:
         self._pages[page] = ""
@@ -114,18 +111,16 @@ class Arrangement(QObject):
     def _bring_up_to_date(self, page: Page) -> None:
         self._applying = True
         text = self.settings.text(_docks_of(page))
-        if text and text != self._pages[page]:
-            page.docks.put_back(_state(text))
-            page.docks.give_shares(self.settings.sizes(f"layout/{page.kind}-shares"))
+        if isinstance(page, RunPage) and page.charts is not None and self.settings.numbers(_FOLDED):
+            page.charts.fold_is_chosen = True
+            page.charts.set_folded(self.settings.numbers(_FOLDED) == (1,))
+        if text and text != self._pages[page] and page.docks.put_back(_state(text)):
+            page.docks.shares.give(self.settings.sizes(f"layout/{page.kind}-shares"))
         self._hide_in(page)
         front = self.settings.text(_front_of(page))
         if front in page.docks.docks and front not in self.hidden and page.docks.area(front) != "window":
             page.docks.bring_forward(front)
-        if isinstance(page, RunPage) and page.charts is not None and self.settings.numbers(_FOLDED):
-            page.charts.set_folded(self.settings.numbers(_FOLDED) == (1,))
         page.docks.settle()
-        for name, splitter in _own_splitters(page).items():
-            self._put_sizes(page, name, splitter)
         self._pages[page] = text
         self._applying = False
 
@@ -135,7 +130,7 @@ class Arrangement(QObject):
             return
         self._pages[page] = text = _text(page.docks.saved())
         self.settings.set(_docks_of(page), text)
-        shares = page.docks.shares()
+        shares = page.docks.shares.now()
         if shares:  # of a page that is just being hidden no dock can be seen any more
             self.settings.set(f"layout/{page.kind}-shares", shares)
         if page.docks.front:
@@ -153,8 +148,8 @@ class Arrangement(QObject):
 
     def _moved(self, page: Page, name: str, splitter: QSplitter) -> None:
         known = self.settings.sizes(f"{_SIZES}/{name}")
-        for number, (part, size) in enumerate(zip(_parts(page, splitter), splitter.sizes())):
-            if size > 0 and not _is_folded(splitter.widget(number)):
+        for part, size in zip(_parts(page, splitter), splitter.sizes()):
+            if size > 0:
                 known[part] = size
         self.settings.set(f"{_SIZES}/{name}", known)
 
@@ -188,12 +183,6 @@ def _state(text: str) -> bytes:
     return state if check == f"{zlib.crc32(state):08x}" else b""
 
 
-def _own_splitters(page: Page) -> dict[str, QSplitter]:
-    """The splitters between the charts of a run by name; a comparison has none."""
-    charts = page.charts if isinstance(page, RunPage) else None
-    return {} if charts is None else {"across": charts.across, "split": charts}
-
-
 def _parts(page: Page, splitter: QSplitter) -> list[str]:
     """Names of what a splitter divides: the key of a view, else where it stands."""
     keys = {id(slot): key for key, slot in page.views.slots.items()}
@@ -202,8 +191,3 @@ def _parts(page: Page, splitter: QSplitter) -> list[str]:
         keys.get(id(splitter.widget(i)), "first" if i == 0 else "last" if i == last else str(i))
         for i in range(splitter.count())
     ]
-
-
-def _is_folded(widget: QWidget | None) -> bool:
-    """Whether it is held to a height of its own, as folded lanes are."""
-    return widget is not None and widget.maximumHeight() < _NO_LIMIT

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QSize, Qt
-from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPalette
-from PySide6.QtWidgets import QLabel, QToolTip, QWidget
+from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPalette, QTextLayout
+from PySide6.QtWidgets import QLabel, QSizePolicy, QToolTip, QWidget
 
-from ..look.tips import tip
+from ..look.tips import one_line, tip
 
 _SEPARATOR = " · "
 _HIGH = 250
@@ -14,19 +14,30 @@ _HIGH = 250
 
 
 class Caption(QLabel):
-    """Keeps nothing wide, however long its text is. Where it wraps it is a label like any other."""
+    """Keeps nothing wide, however long its text is: lines become one, or with `lines` each is cut by itself. Where it
+    wraps it is a label like any other."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, parent: QWidget | None = None, elide: Qt.TextElideMode = Qt.TextElideMode.ElideRight, lines: bool = False
+    ) -> None:
         super().__init__(parent)
         self.setObjectName("caption")
+        self.elide, self.lines = elide, lines
 
     @property
     def is_cut(self) -> bool:
         """Whether not all of the text can be read."""
-        return not self.wordWrap() and self.fontMetrics().horizontalAdvance(self._line()) > self.contentsRect().width()
+        return not self.wordWrap() and self.widest > self.contentsRect().width()
 
-    def _line(self) -> str:
-        return _SEPARATOR.join(self.text().split("\n"))
+    @property
+    def widest(self) -> int:
+        """Pixels that the longest line needs to be whole."""
+        return max(map(self.fontMetrics().horizontalAdvance, self._shown()))
+
+    def _shown(self) -> list[str]:
+        """The lines that are painted."""
+        lines = [one_line(line) for line in self.text().split("\n")]
+        return lines if self.lines else [_SEPARATOR.join(lines)]
 
     def minimumSizeHint(self) -> QSize:
         if self.wordWrap():
@@ -38,26 +49,82 @@ class Caption(QLabel):
         return whole if self.wordWrap() else QSize(whole.width(), self._height())
 
     def _height(self) -> int:
-        """Of one line: that of all lines, less the others."""
-        others = self.text().count("\n") * self.fontMetrics().lineSpacing()
-        return super().sizeHint().height() - others
+        """That of the text as it is, less the lines that are not painted."""
+        others = self.text().count("\n") + 1 - len(self._shown())
+        return super().sizeHint().height() - others * self.fontMetrics().lineSpacing()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        if self.wordWrap() or not (self.is_cut or "\n" in self.text()):
+        shown = self._shown()
+        if self.wordWrap() or not (self.is_cut or "\n".join(shown) != self.text()):
             super().paintEvent(event)
             return
         painter, place = QPainter(self), self.contentsRect()
         self.drawFrame(painter)
         painter.setPen(self.palette().color(QPalette.ColorRole.WindowText))
-        text = self.fontMetrics().elidedText(self._line(), Qt.TextElideMode.ElideRight, place.width())
-        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, text)
+        cut = (self.fontMetrics().elidedText(line, self.elide, place.width()) for line in shown)
+        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, "\n".join(cut))
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent) and self.is_cut:
-            said = "\n".join(part for part in (self.text(), self.toolTip()) if part)
-            QToolTip.showText(event.globalPos(), tip(said), self)
-            return True
-        return super().event(event)
+        return (self.is_cut and _says_whole(self, event)) or super().event(event)
+
+
+class Paragraph(QLabel):
+    """Wraps; where it has too little height for that, the last line that it has ends with an ellipsis."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWordWrap(True)
+        self.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether not all of the text can be read."""
+        return super().heightForWidth(self.width()) > self.height()
+
+    def hasHeightForWidth(self) -> bool:
+        """It takes what it gets: a line is enough."""
+        return False
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(1, self.fontMetrics().height())
+
+    def sizeHint(self) -> QSize:
+        return self.minimumSizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if not self.is_cut:
+            super().paintEvent(event)
+            return
+        painter, place = QPainter(self), self.contentsRect()
+        painter.setPen(self.palette().color(QPalette.ColorRole.WindowText))
+        flags = Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft
+        painter.drawText(place, flags, "\n".join(self._lines(place.width(), place.height())))
+
+    def _lines(self, width: int, height: int) -> list[str]:
+        """As many as have room, the last of them cut."""
+        text, lines = self.text(), []
+        layout = QTextLayout(text, self.font())
+        layout.beginLayout()
+        for _ in range(max(height // self.fontMetrics().lineSpacing(), 1)):
+            line = layout.createLine()
+            line.setLineWidth(width)
+            lines.append(text[line.textStart() : line.textStart() + line.textLength()])
+        layout.endLayout()
+        rest = text[line.textStart() :]
+        return [*lines[:-1], self.fontMetrics().elidedText(rest, Qt.TextElideMode.ElideRight, width)]
+
+    def event(self, event: QEvent) -> bool:
+        return (self.is_cut and _says_whole(self, event)) or super().event(event)
+
+
+def _says_whole(label: QLabel, event: QEvent) -> bool:
+    """Answers a pointer that rests on a text that is cut."""
+    if event.type() != QEvent.Type.ToolTip or not isinstance(event, QHelpEvent):
+        return False
+    said = "\n".join(part for part in (label.text(), label.toolTip()) if part)
+    QToolTip.showText(event.globalPos(), tip(said), label)
+    return True
 
 
 def wrap_where_high(panel: QWidget, *captions: Caption, high: int = _HIGH) -> None:

@@ -34,7 +34,7 @@ class ChartPanel(QWidget):
         self.peak = self._button("Peak", "Move the cursor to the peak (P)", self._to_peak)
         self.fit = self._button("Whole step", "Show the whole step (0)", lambda: scope.look(visible=None))
         self._lay_out()
-        self.set_theme(current())
+        self.theme: Theme = current()  # the timeline made itself in it
         self._show()
         scope.changed.connect(lambda old, new: self._show())
 
@@ -49,7 +49,7 @@ class ChartPanel(QWidget):
 
     def _chosen(self, field: str, key: str) -> None:
         change = {field: key, "query": None} if field == "grouping" else {field: key}
-        self.scope.look(**change)
+        self.scope.look((field,), **change)  # boxes are gone through with the arrows
 
     def _button(self, text: str, hint: str, act: object) -> QToolButton:
         button = QToolButton(self)
@@ -107,6 +107,8 @@ class ChartPanel(QWidget):
             lines.append(f'<span style="color:{theme.text}"><b>┅</b></span> prediction')
         if self.scope.run.reserved is not None:
             lines.append(f'<span style="color:{theme.faint}"><b>━</b></span> reserved')
+        if self.scope.view.filter:
+            lines.append(f'<span style="color:{theme.accent}"><b>━</b></span> matching')
         if self.scope.view.plan is not None:
             lines.append(f'<span style="color:{theme.accent}"><b>••</b></span> {WHAT_IF}')
         self.key.setText(" &nbsp; ".join(lines))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QLabel, QToolButton, QWidget
 
 from ..charts.pair_item import run_paints
@@ -12,8 +13,11 @@ from ..charts.theme import Theme
 from ..model.run import Run
 from ..state.common_axes import common_axes
 from ..state.session import Session
+from .caption import Caption
 
 Pair = tuple[Run, Run]
+_NOWHERE: dict[str, object] = {"slot": None, "common_visible": None}
+"""On another axis no place is the same."""
 _MUCH = 4
 """Runs whose peaks are this much higher would leave no height for the two."""
 
@@ -28,7 +32,7 @@ class CompareBar(QWidget):
         for swatch in self.swatches:
             swatch.setProperty("rich", True)
         self.sides = [self._side(number) for number in (0, 1)]
-        self.names = [QLabel(run.name, self) for run in pair]
+        self.names = [_name(run, self) for run in pair]
         self.swap = QToolButton(self)
         self.swap.setText("⇄")
         self.swap.setToolTip("Exchange the two runs: before becomes after")
@@ -36,7 +40,12 @@ class CompareBar(QWidget):
         self.swap.clicked.connect(lambda: self._choose(pair[1], pair[0]))
         offered = {key: axis.title for key, axis in common_axes(*pair).items()}
         self.along = QLabel("along", self)
-        self.axis = combo("X axis of both runs", offered, self, lambda key: self._set(common_axis=key, slot=None))
+        self.axis = combo("X axis of both runs", offered, self, self._axis_chosen)
+        self.whole = QToolButton(self)
+        self.whole.setText("Whole step")
+        self.whole.setToolTip("Show the whole of both runs (0)")
+        self.whole.setAccessibleName(self.whole.toolTip())
+        self.whole.clicked.connect(lambda: self._set(common_visible=None))
         self.others = QCheckBox("and the other runs", self)
         self.others.setToolTip("Draw the curves of all open runs on this axis")
         highest = max(run.peak_bytes for run in pair)
@@ -56,8 +65,10 @@ class CompareBar(QWidget):
         line.addStretch(1)
         line.addWidget(self.along)
         line.addWidget(self.axis)
+        line.addWidget(self.whole)
         for widget in (self.along, self.axis):
             widget.setVisible(self.axis.count() > 1)
+        self.whole.setVisible(self.axis.count() > 0)
 
     def _side(self, number: int) -> QComboBox:
         box = QComboBox(self)
@@ -93,7 +104,11 @@ class CompareBar(QWidget):
 
     def _choose(self, a: Run, b: Run) -> None:
         if (a, b) != self.pair:
-            self._set(pair=(a, b), slot=None)
+            self._set(pair=(a, b), **_NOWHERE)
+
+    def _axis_chosen(self, key: str) -> None:
+        state = replace(self.session.state, common_axis=key, slot=None, common_visible=None)
+        self.session.set(state, ("axis",))  # the box is gone through with the arrows
 
     def _set(self, **changes: object) -> None:
         self.session.set(replace(self.session.state, **changes))  # type: ignore[arg-type]
@@ -102,6 +117,13 @@ class CompareBar(QWidget):
         """Colours of this theme."""
         for side, swatch, paint in zip("AB", self.swatches, run_paints(theme)):
             swatch.setText(f'<span style="color:{theme.text}">{side}</span> <span style="color:{paint.fill}">█</span>')
+
+
+def _name(run: Run, parent: QWidget) -> Caption:
+    made = Caption(parent, Qt.TextElideMode.ElideMiddle)
+    made.setObjectName("")
+    made.setText(run.name)
+    return made
 
 
 def combo(name: str, titles: dict[str, str], parent: QWidget, chosen: Callable[[str], None]) -> QComboBox:

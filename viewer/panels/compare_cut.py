@@ -48,10 +48,9 @@ class CutPanel(QWidget):
         line = QHBoxLayout()
         line.setContentsMargins(8, 3, 8, 3)
         line.setSpacing(6)
-        words = {"at the peaks": "From peak to peak by", "at the end": "From end to end by"}
-        label = QLabel(words.get(when_text(self.diff), "From peak to end by"), self)
-        label.setBuddy(self.box)
-        line.addWidget(label)
+        self.when = QLabel(self)
+        self.when.setBuddy(self.box)
+        line.addWidget(self.when)
         line.addWidget(self.box)
         line.addStretch(1)
         layout = QVBoxLayout(self)
@@ -59,6 +58,16 @@ class CutPanel(QWidget):
         layout.setSpacing(0)
         layout.addLayout(line)
         layout.addWidget(self.chart, 1)
+
+    def _say_when(self) -> None:
+        words = {"at the peaks": "From peak to peak", "at the end": "From end to end"}
+        said = words.get(when_text(self.diff), "From peak to end")
+        self.when.setText(f"{said}, of what matches, by" if self.diff.filter else f"{said} by")
+
+    def show_diff(self, diff: Diff) -> None:
+        """The same runs, restricted by other words."""
+        key, self.diff, self.key = self.key, diff, ""
+        self.show_cut(key)
 
     def show_cut(self, key: str) -> None:
         """Cut by this; by what suits the runs where it is empty or one of them cannot be cut so."""
@@ -68,6 +77,7 @@ class CutPanel(QWidget):
         self.key, self.rows = key, rows_by(self.diff, key)
         self.box.setCurrentIndex(self.box.findData(key))
         self._fill()
+        self._say_when()
         names = (f"A: {self.diff.a.name}", f"B: {self.diff.b.name}")
         self.table.show_rows(group_columns(self.titles[key], self.rows, names), by_difference(self.rows))
 

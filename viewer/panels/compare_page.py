@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from ..analysis.comparison import comparison_headline
@@ -18,11 +19,12 @@ from ..model.query import AllocationQuery
 from ..model.run import Run
 from ..state.common_axes import COMMON_AXES, axis_beside, common_axes, first_axis
 from ..state.planned_job import PlannedJob
-from ..state.session import Session
+from ..state.session import Gesture, Session
 from ..state.structure import Structure
 from ..state.view_state import ViewState, looking
 from .compare_bar import CompareBar
 from .compare_cut import CutPanel
+from .compare_filter import CompareFilter
 from .compare_views import COMPARE_VIEWS, CompareView
 from .dock_host import DockHost
 from .headline import HeadlinePanel
@@ -33,6 +35,8 @@ from .warning_bar import WarningBar
 Queries = tuple[AllocationQuery | None, AllocationQuery | None]
 TABLES = "differences"
 """The view that other tables are tabs beside."""
+_RESTRICTED = frozenset(("cut", "changes", "by_stack", "slots"))
+"""Views that the filter restricts; what is differences is in the hands of the cut."""
 _NOTHING = AllocationQuery()
 _NONE_THERE = AllocationQuery(rows=())
 
@@ -48,20 +52,27 @@ class ComparePage(QWidget):
     session: Session
     pair: tuple[Run, Run]
     diff: Diff
+    matching: Diff
+    """What the filter of both runs leaves of it."""
 
     def __init__(self, session: Session, pair: tuple[Run, Run], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.session, self.pair = session, pair
-        self.diff = Diff(*pair)
+        self.looked_at = ""
+        """Title of the view that had the focus, or was brought forward, last."""
+        self.diff = self.matching = Diff(*pair)
         self.theme: Theme = current()
         self.stages = Stages(self)
         self.answer = HeadlinePanel(comparison_headline(self.diff), self.follow, self)
         self.warnings = WarningBar(self.diff.warnings, self)
         self.bar = CompareBar(session, pair, self)
+        self.filter = CompareFilter(session, pair, self)
         self.charts: dict[str, StructureChart] = {}
         self.stack = QStackedWidget(self)
         self.docks = DockHost("Views of the comparison", self)
         self.views = Views()
+        self._match()
+        self.stages.show_later(self.docks)
         self.stages.add(self.lay_out)
         if common_axes(*pair):
             self.stages.add(self._show_chart)
@@ -89,10 +100,10 @@ class ComparePage(QWidget):
             view.show_planned(self.planned.found)  # type: ignore[attr-defined]
         elif key == "cut":
             self.cut.picked.connect(self._row_picked)
-            self.cut.cut_chosen.connect(lambda cut: self.session.set(replace(self.session.state, cut=cut)))
+            self.cut.cut_chosen.connect(lambda cut: self.session.set(replace(self.session.state, cut=cut), ("cut",)))
             self._show_cut()
         elif key == "changes":
-            view.picked.connect(lambda row: self._restrict(self.diff.changes[row].queries))  # type: ignore[attr-defined]
+            view.picked.connect(lambda row: self._restrict(self.matching.changes[row].queries))  # type: ignore[attr-defined]
         elif key == "by_stack":
             view.picked.connect(self._restrict)  # type: ignore[attr-defined]
         self.made.emit(key, view)
@@ -108,7 +119,7 @@ class ComparePage(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
-        for part in (self.answer, self.warnings, self.bar):
+        for part in (self.answer, self.warnings, self.bar, self.filter):
             layout.addWidget(part)
         if common_axes(*self.pair):
             self.docks.setCentralWidget(self.stack)
@@ -128,7 +139,8 @@ class ComparePage(QWidget):
         if "saving" in self.views:
             self.docks.give_height("cut", self.docks.height() * 46 // 100)
             self.docks.give_widths({"saving": self.views["saving"].sizeHint().width()})
-        self.docks.give_widths({"cut": self.width() * 44 // 100, TABLES: self.width() * 56 // 100})
+        self.docks.give_widths({"cut": self.width() * 43 // 100, TABLES: self.width() * 57 // 100})
+        self.docks.shares.shared_by(self.share)
 
     def hideable(self) -> dict[str, str]:
         """Title by key of what can be hidden: all but the curves."""
@@ -156,6 +168,8 @@ class ComparePage(QWidget):
             chart = StructureChart(COMMON_AXES[key].make(*self.pair), self.pair, self)
             chart.picked.connect(self._cell_picked)
             chart.placed.connect(self._placed)
+            chart.ranged.connect(self._ranged)
+            chart.escaped.connect(self._let_go)
             chart.set_theme(self.theme)
             self.charts[key] = chart
             chart.show_planned(self.planned.found)
@@ -172,7 +186,7 @@ class ComparePage(QWidget):
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
         self.theme = theme
-        for part in (self.answer, self.bar, *self.views.made.values(), *self.charts.values()):
+        for part in (self.answer, self.bar, self.filter, *self.views.made.values(), *self.charts.values()):
             part.set_theme(theme)  # type: ignore[attr-defined]
 
     def bring_forward(self, key: str) -> QWidget:
@@ -180,6 +194,16 @@ class ComparePage(QWidget):
         if key in self.docks.docks:
             self.docks.bring_forward(key)
         return self.views[key]
+
+    def entrances(self) -> list[QWidget]:
+        """What gets the focus when the page comes to the front, the first of them that can be seen."""
+        if common_axes(*self.pair):
+            return [self.chart] if self.charts else []
+        return [self.views.made[TABLES]] if TABLES in self.views.made else []
+
+    def take_key(self, event: QKeyEvent) -> bool:
+        """Do what a key means in the curves, wherever on the page the focus is."""
+        return bool(self.charts) and self.chart.take_key(event, from_afar=True)
 
     def titled_views(self) -> list[tuple[str, QWidget]]:
         """Every view made so far with its title, the curves first."""
@@ -211,17 +235,36 @@ class ComparePage(QWidget):
         """Both cursors go to the highest state of the cell."""
         cell = self.structure.cells[number]
         cursors = [i + int(run.curve[i : j + 1].argmax()) for run, (i, j) in zip(self.pair, (cell.a, cell.b))]
-        self._put(cursors, number)
+        self._put(cursors, number, cell.x0)
 
     def _placed(self, x: float) -> None:
         """Both cursors go to what each run shows there."""
-        self._put([int(axis.position_at(x)) for axis in (self.structure.a, self.structure.b)], None)
+        self._put([int(axis.position_at(x)) for axis in (self.structure.a, self.structure.b)], None, x)
 
-    def _put(self, cursors: list[int], slot: int | None) -> None:
-        state = self.session.state
+    def _put(self, cursors: list[int], slot: int | None, x: float) -> None:
+        state = replace(self.session.state, common_visible=self.chart.span_with(x))
         for run, cursor in zip(self.pair, cursors):
             state = looking(state, state.runs.index(run), cursor=cursor)
-        self.session.set(replace(state, slot=slot))
+        self.session.set(replace(state, slot=slot), self.chart.gesture)
+
+    def _ranged(self, span: tuple[float, float] | None, gesture: Gesture | None) -> None:
+        self.session.set(replace(self.session.state, common_visible=span), gesture)
+
+    def _let_go(self) -> None:
+        """Show everything of both runs, at the cursors where they are."""
+        state = replace(self.session.state, slot=None)
+        for run in self.pair:
+            state = looking(state, state.runs.index(run), query=None, allocation=None)
+        self.session.set(state)
+
+    def _match(self) -> None:
+        """Compare what the filter of both runs matches."""
+        words = self.filter.words
+        if words == self.matching.filter:
+            return
+        self.matching = Diff(*self.pair, words) if words else self.diff
+        for key in _RESTRICTED & self.views.made.keys():
+            self.views[key].show_diff(self.matching)  # type: ignore[attr-defined]
 
     def release(self) -> None:
         """Let go of the session, then of everything."""
@@ -239,6 +282,7 @@ class ComparePage(QWidget):
         self._show()
 
     def _show(self) -> None:
+        self._match()
         if self.charts:
             self._show_chart()
         if "cut" in self.views.made:
@@ -248,6 +292,7 @@ class ComparePage(QWidget):
         state = self.session.state
         self.bar.axis.setCurrentIndex(self.bar.axis.findData(self.axis))
         views = [state.views[state.runs.index(run)] for run in self.pair]
+        self.chart.show_range(state.common_visible)
         self.chart.select(state.slot, (views[0].cursor, views[1].cursor))
         self._show_others()
         self.stack.setCurrentWidget(self.chart)

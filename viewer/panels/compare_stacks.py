@@ -47,11 +47,17 @@ class StackDiffView(QTreeView):
         super().showEvent(event)  # type: ignore[arg-type]
         self.fill()
 
+    def show_diff(self, diff: Diff) -> None:
+        """The same runs, restricted by other words."""
+        self.diff, self._begun = diff, False
+        if self.isVisible():
+            self.fill()
+
     def fill(self) -> None:
         """Work out the tree and show it, once."""
         if not self._begun:
-            self._begun, (a, b) = True, (self.diff.a, self.diff.b)
-            self.work.begin("Comparing stacks", lambda job: StackDiff(a, b), self._take)
+            self._begun, diff = True, self.diff
+            self.work.begin("Comparing stacks", lambda job: StackDiff(diff.a, diff.b, diff.filter), self._take)
 
     def _take(self, tree: StackDiff) -> None:
         model = StackDiffModel(tree, self)

@@ -16,7 +16,7 @@ from ..charts.theme import Theme, current
 from ..model.paints import Paint, category_paint
 from ..model.run import Run
 from ..state.array_table import Column
-from ..state.comparison import change_columns
+from ..state.comparison import change_columns, slot_columns
 from ..state.run_comparison import run_columns
 from .delegates import DifferenceDelegate, TableDelegate
 from .table_view import TableView
@@ -53,6 +53,18 @@ class DiffTable(TableView):
         self.viewport().update()
 
 
+class SlotTable(DiffTable):
+    """The most bytes alive in each phase of each super-block."""
+
+    def __init__(self, diff: Diff, parent: QWidget) -> None:
+        super().__init__("By phase and super-block", None, parent)
+        self.show_diff(diff)
+
+    def show_diff(self, diff: Diff) -> None:
+        """These runs, restricted by these words."""
+        self.show_rows(slot_columns(diff, (f"A: {diff.a.name}", f"B: {diff.b.name}")))
+
+
 class ChangesTable(DiffTable):
     """What appeared, disappeared, grew, shrank or moved from peak to peak."""
 
@@ -70,6 +82,14 @@ class ChangesTable(DiffTable):
         """Filled when it is first seen, as soon as the changes are known."""
         super().showEvent(event)  # type: ignore[arg-type]
         self.fill()
+
+    def show_diff(self, diff: Diff) -> None:
+        """The same runs, restricted by other words."""
+        self.diff, begun, self._begun = diff, self._begun, False
+        if begun:
+            self.show_columns([])
+        if self.isVisible():
+            self.fill()
 
     def fill(self) -> None:
         """Show the changes, once."""
@@ -96,6 +116,7 @@ class RunsPanel(QWidget):
         self.sentence.setObjectName("caption")
         self.sentence.setWordWrap(True)
         self.view = TableView("All open runs", self)
+        self.view.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # names differ at the end: which rank
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
@@ -114,7 +135,7 @@ class RunsPanel(QWidget):
         self.view.show_columns(columns)
         longest = max((self._characters(run.name) for run in runs), default=0)
         rest = (max(self._characters(column.title), _LEAST.get(column.title, 8)) for column in columns[2:])
-        self.view.set_widths(3, min(longest, 30), *rest, shared=())
+        self.view.set_widths(3, min(longest, 30), *rest, shared=(), giving=1)
 
     def _characters(self, text: str) -> int:
         """Digits that are as wide as this text."""

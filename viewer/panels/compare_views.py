@@ -10,10 +10,9 @@ from PySide6.QtWidgets import QWidget
 
 from ..model.run import Run
 from ..state.common_axes import common_axes
-from ..state.comparison import slot_columns
 from .compare_cut import CutPanel
 from .compare_stacks import StackDiffView
-from .compare_tables import ChangesTable, DiffTable, RunsPanel
+from .compare_tables import ChangesTable, RunsPanel, SlotTable
 from .saving import SavingPanel
 
 if TYPE_CHECKING:
@@ -39,23 +38,18 @@ def _has_curves(pair: Pair) -> bool:
     return bool(common_axes(*pair))
 
 
-def _slots(page: ComparePage) -> QWidget:
-    table = DiffTable("By phase and super-block", None, page)
-    table.show_rows(slot_columns(page.diff, (f"A: {page.pair[0].name}", f"B: {page.pair[1].name}")))
-    return table
-
-
 COMPARE_VIEWS = (
     CompareView("saving", "Savings", lambda page: SavingPanel(page.diff, page), _has_curves, "right"),
-    CompareView("cut", "Waterfall", lambda page: CutPanel(page.diff, page)),
+    CompareView("cut", "Waterfall", lambda page: CutPanel(page.matching, page)),
     CompareView("differences", "Differences", lambda page: page.cut.table, beside="cut"),
-    CompareView("changes", "Appeared, gone, grown", lambda page: ChangesTable(page.diff, page)),
+    CompareView("changes", "Appeared, gone, grown", lambda page: ChangesTable(page.matching, page)),
     CompareView(
-        "by_stack", "By stack", lambda page: StackDiffView(page.diff, page),
+        "by_stack", "By stack", lambda page: StackDiffView(page.matching, page),
         lambda pair: any("stacks" in run.capabilities for run in pair),
     ),
     CompareView(
-        "slots", "By phase and super-block", _slots, lambda pair: all("spans" in run.capabilities for run in pair)
+        "slots", "By phase and super-block", lambda page: SlotTable(page.matching, page),
+        lambda pair: all("spans" in run.capabilities for run in pair)
     ),
     CompareView("runs", "All open runs", lambda page: RunsPanel(page.session.state.runs, page.pair, page)),
 )  # fmt: skip

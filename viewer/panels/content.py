@@ -6,22 +6,35 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QApplication, QLineEdit, QStackedWidget, QTabBar, QToolButton, QTreeView, QWidget
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QDockWidget,
+    QLineEdit,
+    QStackedWidget,
+    QTabBar,
+    QToolButton,
+    QTreeView,
+    QWidget,
+)
 
 from ..charts.theme import Theme, current
 from ..look.tips import tip
 from ..model.run import Run
 from ..state.session import Session
-from ..state.shortcuts import SHORTCUTS
 from ..state.view_state import COMPARE, ViewState, closed
 from .compare_page import ComparePage
 from .copying import make_copyable
 from .empty import StartPage
+from .entering import go_into, view_with
+from .manners import Manners
 from .run_page import RunPage
 
 COMPARE_TITLE = "Compare"
+_WIDEST_TAB = 340  # pixels
 
 
 class PageTabs(QTabBar):
@@ -33,28 +46,41 @@ class PageTabs(QTabBar):
         self.setAccessibleName("Open files")
         self.setDrawBase(False)
         self.setExpanding(False)
+        self.setElideMode(Qt.TextElideMode.ElideMiddle)
         self._setting = False
+        self.is_stepping = False
+        """Whether a key of the tabs' own is at work, which goes from tab to tab and not into a page."""
         self.currentChanged.connect(self._chosen)
         self.show_state(session.state)
 
     def show_state(self, state: ViewState) -> None:
         """The tabs of this state."""
         self._setting = True
-        wanted = [run.name for run in state.runs] + ([COMPARE_TITLE] if state.compared else [])
+        wanted = [run.name.replace("&", "&&") for run in state.runs] + ([COMPARE_TITLE] if state.compared else [])
         if wanted != [self.tabText(i) for i in range(self.count())]:
             while self.count():
                 self.removeTab(0)
             for name in wanted:
                 self.addTab(name)
             for tab, run in enumerate(state.runs):
+                self.setTabToolTip(tab, tip(run.name))
                 self.setTabButton(tab, QTabBar.ButtonPosition.RightSide, self._close_button(run))
         self.setCurrentIndex(len(state.runs) if state.page == COMPARE else state.page)
         self._setting = False
+
+    def tabSizeHint(self, index: int) -> QSize:
+        """The rest of a long name is in the tooltip."""
+        return super().tabSizeHint(index).boundedTo(QSize(_WIDEST_TAB, self.maximumHeight()))
 
     def _chosen(self, tab: int) -> None:
         state = self.session.state
         if not self._setting and tab >= 0:
             self.session.set(replace(state, page=tab if tab < len(state.runs) else COMPARE))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        self.is_stepping = True
+        super().keyPressEvent(event)
+        self.is_stepping = False
 
     def go(self, steps: int) -> None:
         """Go to another tab, around the end."""
@@ -102,6 +128,13 @@ class Content(QStackedWidget):
         self.addWidget(empty)
         self.pages: dict[Run | tuple[Run, Run], RunPage | ComparePage] = {}
         self.theme = current()
+        self._entering: RunPage | ComparePage | None = None
+        """The page that gets the focus once there is something in it to have it."""
+        self._focus_given: QWidget | None = None
+        """What Qt gave the focus to when that page came to the front; what has it later was chosen."""
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        application.focusChanged.connect(self._focus_moved)
         session.changed.connect(lambda old, new: self.show_state(new))
 
     def show_state(self, state: ViewState) -> None:
@@ -118,7 +151,22 @@ class Content(QStackedWidget):
             self.pages[shown] = self._make(shown)
             self._prepare(self.pages[shown])
             self.addWidget(self.pages[shown])
-        self.setCurrentWidget(self.pages[shown])
+        if self.pages[shown] is not self.page:
+            self.setCurrentWidget(self.pages[shown])
+            self._come_to(self.pages[shown])
+
+    def _come_to(self, page: RunPage | ComparePage) -> None:
+        """A page came to the front: the keys are to act on it."""
+        focus = self._focus_given = QApplication.focusWidget()
+        self._entering = None if isinstance(focus, PageTabs) and focus.is_stepping else page
+        self._enter(page)
+
+    def _enter(self, page: RunPage | ComparePage) -> None:
+        if page is self._entering and page is self.page:
+            focus = QApplication.focusWidget()
+            is_taken = focus is not None and focus is not self._focus_given and page.isAncestorOf(focus)
+            if is_taken or go_into(page):
+                self._entering = None
 
     def _make(self, key: Run | tuple[Run, Run]) -> RunPage | ComparePage:
         if isinstance(key, tuple):
@@ -128,22 +176,44 @@ class Content(QStackedWidget):
     def _prepare(self, page: RunPage | ComparePage) -> None:
         """What holds for every page, whatever views it has."""
         page.made.connect(partial(self._prepare_view, page))
+        page.stages.done.connect(partial(self._enter, page))
+        page.docks.tabifiedDockWidgetActivated.connect(partial(self._tab_chosen, page))
+        page.filter.left.connect(lambda part: self.go_to_chart() if part is None else part.setFocus())
         _prepare_parts(page)
         self._adopt(page)
 
     def _prepare_view(self, page: RunPage | ComparePage, key: str, view: QWidget) -> None:
         _prepare_parts(view)
-        if isinstance(page, RunPage) and key == "timeline":
-            for keys in SHORTCUTS["filter"].keys:
-                shortcut = QShortcut(QKeySequence(keys), view)
-                shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-                shortcut.activated.connect(page.filter.line.setFocus)
+        if key == "timeline":
+            self._enter(page)
+
+    def _focus_moved(self, _old: QWidget | None, new: QWidget | None) -> None:
+        if new is not None and self.page is not None:
+            self.page.looked_at = view_with(self.page, new) or self.page.looked_at
+
+    def _tab_chosen(self, page: RunPage | ComparePage, dock: QDockWidget) -> None:
+        page.looked_at = dock.windowTitle()
 
     @property
     def page(self) -> RunPage | ComparePage | None:
         """The page in front; None where nothing is open."""
         page = self.currentWidget()
         return page if isinstance(page, RunPage | ComparePage) else None
+
+    def take_key(self, event: QKeyEvent) -> bool:
+        """Do what a key means for the page in front, of which nobody who has the focus has made use."""
+        return self.page is not None and self.page.take_key(event)
+
+    def go_to_chart(self) -> None:
+        """Give the focus to the timeline or the curves of the page in front, or to what stands in for them."""
+        if self.page is not None:
+            self.window().activateWindow()
+            go_into(self.page)
+
+    def go_to_filter(self) -> None:
+        """Type a filter."""
+        if self.page is not None:
+            self.page.filter.go_in()
 
     def go(self, steps: int) -> None:
         """Bring another view of the page in front forward, around the end."""
@@ -169,5 +239,9 @@ def _prepare_parts(widget: QWidget) -> None:
     trees = [widget] if isinstance(widget, QTreeView) else widget.findChildren(QTreeView)
     for tree in trees:
         make_copyable(tree)
+        Manners(tree)
     for line in widget.findChildren(QLineEdit):
         line.setAcceptDrops(False)  # a file dropped on it is to be opened, not typed
+    for kind in (QComboBox, QCheckBox):
+        for control in widget.findChildren(kind):
+            control.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # whoever uses the mouse keeps the keys of the timeline

@@ -66,8 +66,8 @@ def selected_rows(view: QAbstractItemView) -> list[QModelIndex]:
 
 def _numbers(view: QAbstractItemView) -> I64:
     """Numbers of the rows that `selected_rows` would give, of a plain table: without an object for each cell."""
-    chosen = view.selectionModel().selection()
-    ranges = [np.arange(chosen[i].top(), chosen[i].bottom() + 1) for i in range(len(chosen))]
+    chosen = view.selectionModel().selection().toList()
+    ranges = [np.arange(part.top(), part.bottom() + 1) for part in chosen]
     current = view.currentIndex()
     if not ranges and current.isValid():
         ranges = [np.array([current.row()])]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ..analysis.steps import steps_of
 from ..charts.theme import Theme, current
@@ -11,11 +12,13 @@ from ..state.coverage_text import coverage_lines, step_columns
 from ..state.run_tables import problem_columns
 from ..state.scope import Scope
 from ..state.view_state import RunView
+from .caption import Caption, wrap_where_high
 from .link_table import LinkTable
 from .table_view import TableView
+from .whole_step import put_whole_step_note
 
 _STEP_WIDTHS = (14, 9, 9, 10, 14, 11, 40)
-_STEPS_SHOWN = 5  # rows of height
+_STEPS_SHOWN, _FEW = 5, 3  # rows of height
 
 
 class ProblemsPanel(QWidget):
@@ -26,14 +29,14 @@ class ProblemsPanel(QWidget):
     def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.scope = scope
-        self.text = QLabel(self)
+        self.text = Caption(self)
         self.text.setObjectName("facts")
-        self.text.setWordWrap(True)
         self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.text.setAccessibleName("Coverage")
         self.view = TableView("Problems", self)
         self.view.show_columns(problem_columns(scope.run))
         self.view.set_widths(10, 8, 80, shared=(2,))
+        self.view.sortByColumn(0, Qt.SortOrder.DescendingOrder)
         self.steps: LinkTable | None = self._steps()
         self._lay_out()
         self._later = QTimer(self)
@@ -52,8 +55,7 @@ class ProblemsPanel(QWidget):
         table.show_links(step_columns(steps), [step.query for step in steps])
         table.set_widths(*_STEP_WIDTHS, shared=(6,))
         table.followed.connect(self.followed)
-        height = table.verticalHeader().defaultSectionSize()
-        table.setMaximumHeight(height * (min(len(steps), _STEPS_SHOWN) + 1) + 8)
+        table.setMaximumHeight(_height(table, min(len(steps), _STEPS_SHOWN)))
         return table
 
     def _lay_out(self) -> None:
@@ -63,7 +65,15 @@ class ProblemsPanel(QWidget):
         layout.addWidget(self.text)
         if self.steps is not None:
             layout.addWidget(self.steps, 1)
-        layout.addWidget(self.view, 1)
+        layout.addWidget(self.view, 2)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where it is low, the problems come first: a few of them are whole, and the steps have what is left."""
+        super().resizeEvent(event)
+        wrap_where_high(self, self.text)
+        few = min(max(self.view.table.rowCount(), 1), _FEW)
+        self.view.setMinimumHeight(min(_height(self.view, few), self.height() // 2))
+        put_whole_step_note(self, self.scope)
 
     def _show(self) -> None:
         if self.scope.is_open:
@@ -78,3 +88,8 @@ class ProblemsPanel(QWidget):
         for table in (self.view, self.steps):
             if table is not None:
                 table.painter_of_cells.theme = theme
+
+
+def _height(table: TableView, rows: int) -> int:
+    """Pixels for the head and so many rows."""
+    return table.horizontalHeader().sizeHint().height() + rows * table.verticalHeader().defaultSectionSize() + 4

@@ -26,6 +26,8 @@ class TableDelegate(QStyledItemDelegate):
     def __init__(self, parent: QWidget, paint_of: Callable[[int], Paint] | None = None) -> None:
         super().__init__(parent)
         self.paint_of = paint_of
+        self.pointed_row = -1
+        """The row of the table under the pointer, here or in another view."""
         self.theme: Theme = current()
 
     def displayText(self, value: Any, locale: QLocale | QLocale.Language) -> str:
@@ -39,6 +41,8 @@ class TableDelegate(QStyledItemDelegate):
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         swatch, share = index.data(SwatchRole), index.data(ShareRole)
         rect: QRect = option.rect
+        if index.row() == self.pointed_row and not index.parent().isValid():
+            painter.fillRect(rect, colour(self.theme.accent, 44))
         if swatch is not None and self.paint_of is not None:
             self._background(painter, option, index)
             side = (rect.height() - _SWATCH) // 2

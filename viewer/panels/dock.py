@@ -3,43 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QCloseEvent, QMouseEvent
-from PySide6.QtWidgets import QApplication, QDockWidget, QHBoxLayout, QLabel, QToolButton, QWidget
+from PySide6.QtGui import QCloseEvent, QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtWidgets import QApplication, QDockWidget, QHBoxLayout, QToolButton, QWidget
 
+from .caption import Caption
 from .slots import Slot
 
 _ENDING_MS = 250
+_NARROW = 110  # pixels that a line of the view's own keeps beside the buttons
+_LOW, _HIGH = 6, 13
+"""Pixels that a title is higher than its words: at a side, and at the bottom, where it is as high as the tabs beside
+it."""
 
 
 class TitleBar(QWidget):
     """Name, and what can be done with the dock; of no height among tabs, where the tab is the title.
 
-    It leaves the mouse to the dock, which is dragged by it.
+    A view with a line of its own over what it shows (`title_line`, and `put_line_back` to take it back) lends it in
+    place of the name, so that there are not two. The bar leaves the mouse to the dock, which is dragged by it.
     """
 
     def __init__(self, dock: Dock) -> None:
         super().__init__(dock)
-        self.dock, self.is_slim = dock, True
+        self.dock, self.is_slim, self.is_low = dock, True, False
         self.buttons: list[QToolButton] = []
+        self.view: Any = None
+        """The view that lends its line."""
         self.setObjectName("dockTitle")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
 
     def _fill(self) -> None:
         """Made when it is first to be seen: most docks are tabs."""
         dock, title = self.dock, self.dock.windowTitle()
-        line = QHBoxLayout(self)
-        line.setContentsMargins(11, 0, 4, 0)
-        line.setSpacing(0)
-        line.addWidget(QLabel(title, self), 1)
+        self.line = QHBoxLayout(self)
+        self.line.setContentsMargins(0, 0, 4, 0)
+        self.line.setSpacing(0)
+        self.name = Caption(self)
+        self.name.setObjectName("dockName")
+        self.name.setText(title)
+        self.line.addWidget(self.name, 1)
         self.buttons = [
             self._button("⋯", f"Where {title} stands", dock.ask_where),
             self._button("↗", f"{title} in a window of its own, or back", dock.switch_window),
             self._button("✕", f"Hide {title}", lambda: dock.hide_asked.emit(dock.key)),
         ]
         for button in self.buttons:
-            line.addWidget(button)
+            self.line.addWidget(button)
 
     def _button(self, sign: str, hint: str, act: Callable[[], object]) -> QToolButton:
         button = QToolButton(self)
@@ -50,6 +62,19 @@ class TitleBar(QWidget):
         button.clicked.connect(lambda: act())
         return button
 
+    def borrow(self, view: Any) -> None:
+        """Show the line that this view lends."""
+        self.view = view
+        if not self.is_slim:
+            self._show_line()
+
+    def _show_line(self) -> None:
+        if self.view is not None:
+            self.line.insertWidget(0, self.view.title_line, 1)
+            self.view.title_line.show()
+            self._fit()
+            self.updateGeometry()
+
     def set_slim(self, slim: bool) -> None:
         """Whether it takes no room."""
         if slim == self.is_slim:
@@ -57,12 +82,40 @@ class TitleBar(QWidget):
         self.is_slim = slim
         if not slim and not self.buttons:
             self._fill()
-        for part in self.findChildren(QWidget):
-            part.setVisible(not slim)
+        if slim and self.view is not None:
+            self.view.put_line_back()
+        elif not slim:
+            self._show_line()
+        self._fit()
         self.updateGeometry()
 
+    def _fit(self) -> None:
+        """Where it is narrow, what a double click and a right click do too leaves its room to the name."""
+        if not self.buttons:
+            return
+        is_named = not self.is_slim and self.view is None
+        self.name.setVisible(is_named)
+        room = self.width() - (self.name.sizeHint().width() if is_named else _NARROW)
+        for number, button in enumerate(reversed(self.buttons)):
+            room -= button.sizeHint().width()
+            button.setVisible(not self.is_slim and (number == 0 or room >= 0))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def set_low(self, low: bool) -> None:
+        """Whether it is lower than a tab, as where no tabs are beside it."""
+        if low != self.is_low:
+            self.is_low = low
+            self.updateGeometry()
+
     def sizeHint(self) -> QSize:
-        return QSize(0, 0) if self.is_slim else QSize(120, self.fontMetrics().height() + 13)  # as high as a tab
+        if self.is_slim:
+            return QSize(0, 0)
+        if self.view is not None:
+            return QSize(120, self.view.title_line.sizeHint().height())
+        return QSize(120, self.fontMetrics().height() + (_LOW if self.is_low else _HIGH))
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, self.sizeHint().height())
@@ -87,6 +140,7 @@ class Dock(QDockWidget):
         slot.set_seen(False)
         self.title_bar = TitleBar(self)
         self.setTitleBarWidget(self.title_bar)
+        slot.built.connect(self._built)
         self._closed = QTimer(self)
         self._closed.setSingleShot(True)
         self._closed.setInterval(_ENDING_MS)
@@ -97,6 +151,10 @@ class Dock(QDockWidget):
             lambda place: self.where_asked.emit(key, self.title_bar.mapToGlobal(place))
         )
         self.visibilityChanged.connect(lambda shown: slot.set_seen(shown or (self.isFloating() and self.isVisible())))
+
+    def _built(self, view: QWidget) -> None:
+        if hasattr(view, "title_line"):
+            self.title_bar.borrow(view)
 
     def ask_where(self) -> None:
         """Offer the places under the button for it."""
@@ -126,6 +184,13 @@ class Dock(QDockWidget):
     def switch_window(self) -> None:
         """Into a window of its own, or back to where it was."""
         self.setFloating(not self.isFloating())
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """In a window of its own: what no part of it has a use for is the main window's."""
+        super().keyPressEvent(event)
+        parent = self.parentWidget()
+        if self.isFloating() and parent is not None:
+            QApplication.sendEvent(parent.window(), event)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         super().closeEvent(event)

@@ -1,14 +1,19 @@
-"""The part of a page that has docks: a main window inside the page, with the charts in its middle."""
+"""The part of a page that has docks: a main window inside the page, with what the others follow in its middle."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QGuiApplication, QMouseEvent
-from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QMenu, QTabBar, QTabWidget, QWidget
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QAction, QGuiApplication
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QMenu, QTabBar, QTabWidget, QWidget
 
 from .dock import Dock
+from .dock_rows import put_in_own_row
+from .dock_shares import DockShares
+from .dock_tabs import DockTabs
 from .slots import Slot
 
 AREAS = {
@@ -22,11 +27,8 @@ PLACES = {
     "window": "In a &window",
 }  # fmt: skip
 """Where a dock can be put, and how a menu calls it."""
-_HINT = "Drag to another side, or out; a double click gives it a window of its own; right click for all places"
+_LEVEL = ("top", "bottom")
 _WINDOW = QSize(720, 460)
-_WHOLE = 10_000
-_FORMAT = 1
-"""Of what `saved` gives; a state of another one is not read."""
 
 
 class DockHost(QMainWindow):
@@ -36,7 +38,8 @@ class DockHost(QMainWindow):
     asked = Signal(str, bool)
     """(key, whether to show it): a view is shown on all pages or on none."""
 
-    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+    def __init__(self, name: str, parent: QWidget | None = None, version: int = 1) -> None:
+        """`version` is that of what `saved` gives: states of another one are not read."""
         super().__init__(parent)
         self.setWindowFlags(Qt.WindowType.Widget)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
@@ -44,24 +47,39 @@ class DockHost(QMainWindow):
         self.setTabPosition(Qt.DockWidgetArea.AllDockWidgetAreas, QTabWidget.TabPosition.North)
         self.setDocumentMode(True)
         self.setMinimumSize(200, 120)
-        self.name = name
+        self.name, self.version = name, version
         self.docks: dict[str, Dock] = {}
+        self._tabs = DockTabs(self, self.docks, self.move_to)
+        self.shares = DockShares(self)
         self.first = b""
         """Where all docks stood at the start."""
         self._latest = ""
+        self.rows: dict[str, Callable[[], int]] = {}
+        """Keys of those that have a row of their own where they are above or below the middle, and the pixels of
+        height that they need."""
+        self._row_heights: dict[str, int] = {}
+        self.companions: set[str] = set()
+        """Keys of those that give their room away with the middle."""
+        self._unwanted: set[str] = set()
         self._apart: list[Dock] = []
         """Docks in windows of their own that are hidden only while another page is in front."""
+        self._aside: list[Dock] = []
+        """Companions that are hidden only while others have the room of the middle."""
         self._later = QTimer(self)
         self._later.setSingleShot(True)
         self._later.setInterval(0)
         self._later.timeout.connect(self._rested)
         self.tabifiedDockWidgetActivated.connect(self._tab_chosen)
 
-    def add(self, key: str, title: str, slot: Slot, area: str = "bottom", beside: str = "", among: str = "") -> Dock:
-        """A dock for this slot: `beside` or `among` the tabs of another one, else at a side of its own."""
+    def add(
+        self, key: str, title: str, slot: Slot, area: str = "bottom", beside: str = "", among: str = "", under: str = ""
+    ) -> Dock:
+        """A dock for this slot: `beside`, `under` or `among` the tabs of another one, else at a side of its own."""
         dock = Dock(key, title, slot, self)
         if beside in self.docks:
             self.splitDockWidget(self.docks[beside], dock, Qt.Orientation.Horizontal)
+        elif under in self.docks:
+            self.splitDockWidget(self.docks[under], dock, Qt.Orientation.Vertical)
         elif among in self.docks:
             self.tabifyDockWidget(self.docks[among], dock)
         else:
@@ -71,6 +89,8 @@ class DockHost(QMainWindow):
         dock.where_asked.connect(self.offer_places)
         for signal in (dock.topLevelChanged, dock.dockLocationChanged, dock.visibilityChanged):
             signal.connect(self._soon)
+        for signal in (dock.topLevelChanged, dock.dockLocationChanged):
+            signal.connect(self.shares.touch)
         dock.installEventFilter(self)
         return dock
 
@@ -85,24 +105,89 @@ class DockHost(QMainWindow):
         """Put a dock at one of `PLACES`: with those that stand there, as a tab."""
         dock = self.docks[key]
         if place == "window":
-            dock.setFloating(True)
+            with self._same_heights(dock):
+                dock.setFloating(True)
             dock.resize(dock.size().expandedTo(_WINDOW))
             self._onto_screen(dock)
-        elif self.area(key) != place:
-            there = [d for d in self.docks.values() if d is not dock and self.area(d.key) == place and not d.isHidden()]
-            dock.setFloating(False)
-            self.addDockWidget(AREAS[place], dock)
-            if there:
-                self.tabifyDockWidget(max(there, key=lambda d: len(self.tabifiedDockWidgets(d))), dock)
-            else:
-                self._give_share(dock, place)
+        elif self.area(key) != place or (self._has_row(dock, place) and not self.fills_row(key)):
+            with self._same_heights(dock):
+                dock.setFloating(False)
+                self._put(dock, place)
         self.bring_forward(key)
 
+    @contextmanager
+    def _same_heights(self, dock: Dock) -> Iterator[None]:
+        """Where a row comes or goes it is the middle that gives or takes the room, not what stands in rows after it."""
+        was_hidden = dock.isHidden()
+        others = [one for place in _LEVEL for one in self._standing(place) if one is not dock and one.slot.is_seen]
+        heights = {one: self.height_of(one) for one in others if dock.key in self.rows}
+        if heights and not was_hidden:
+            self._row_heights[dock.key] = dock.height()
+        yield
+        if heights and was_hidden and self._has_row(dock, self.area(dock.key)):
+            heights[dock] = self._row_heights.get(dock.key, self._row_height(dock))
+        if heights:
+            self.resizeDocks(list(heights), list(heights.values()), Qt.Orientation.Vertical)
+
+    def height_of(self, dock: Dock) -> int:
+        """Pixels of the place of a dock, with its tabs."""
+        bars = (bar for bar in self.tab_bars() if dock.windowTitle() in map(bar.tabText, range(bar.count())))
+        bar = next(bars, None) if dock.title_bar.is_slim else None
+        return dock.height() + (bar.height() if bar is not None else 0)
+
+    def _row_height(self, dock: Dock) -> int:
+        return min(self.rows[dock.key](), self.height() * 32 // 100)
+
+    def _has_row(self, dock: Dock, place: str) -> bool:
+        return dock.key in self.rows and place in _LEVEL
+
+    def _put(self, dock: Dock, place: str) -> None:
+        """At a side: in its row, as a tab of those there, or the first there."""
+        there = [one for one in self._standing(place) if one is not dock]
+        rows = [one for one in there if self._has_row(one, place)]
+        others = [one for one in there if one not in rows]
+        if self._has_row(dock, place):
+            put_in_own_row(self, dock, AREAS[place], self._group)
+            self._give_share(dock, place)
+            return
+        if rows:
+            self.addDockWidget(AREAS[place], dock, Qt.Orientation.Vertical)
+        else:
+            self.addDockWidget(AREAS[place], dock)
+        if others:
+            self.tabifyDockWidget(max(others, key=lambda one: len(self.tabifiedDockWidgets(one))), dock)
+        else:
+            for row in rows:
+                put_in_own_row(self, row, AREAS[place], self._group)
+            self._give_share(dock, place)
+
+    def _standing(self, place: str) -> list[Dock]:
+        """Those that are shown at a side."""
+        return [dock for dock in self.docks.values() if self.area(dock.key) == place and not dock.isHidden()]
+
+    def fills_row(self, key: str) -> bool:
+        """Whether nothing stands beside a dock and shares its height, as tabs behind it do too. A window is no row."""
+        dock = self.docks[key]
+        place = dock.geometry()
+        others = [one for one in self._standing(self.area(key)) if one is not dock]
+        beside = [one for one in others if one.y() <= place.bottom() and place.top() <= one.geometry().bottom()]
+        behind = any(one in self.tabifiedDockWidgets(dock) for one in others)
+        return not dock.isFloating() and not beside and not behind
+
+    def is_alone(self, key: str) -> bool:
+        """Whether nothing else stands at its side."""
+        return not self.docks[key].isFloating() and len(self._standing(self.area(key))) < 2
+
     def _give_share(self, dock: Dock, place: str) -> None:
-        """Room for the first dock at a side."""
-        least, across = dock.slot.build().minimumSizeHint(), place in ("left", "right")
+        """Room for the first dock at a side: a quarter of all, or what it needs, but not most of the middle."""
+        if self._has_row(dock, place):
+            self.give_height(dock.key, self._row_height(dock))
+            return
+        least, across, middle = dock.slot.build().minimumSizeHint(), place in ("left", "right"), self.centralWidget()
         whole, needed = (self.width(), least.width()) if across else (self.height(), least.height())
         size = min(max(whole * 25 // 100, needed + 20), whole * 32 // 100)
+        if middle is not None and middle.isVisible():
+            size = min(size, (middle.width() if across else middle.height()) * 45 // 100)
         way = Qt.Orientation.Horizontal if across else Qt.Orientation.Vertical
         self.resizeDocks([dock], [size], way)
 
@@ -110,7 +195,9 @@ class DockHost(QMainWindow):
         """Show a dock before those it shares its place with."""
         dock, self._latest = self.docks[key], key
         if dock.isHidden():
-            dock.show()
+            self._unwanted.discard(key)
+            with self._same_heights(dock):
+                dock.show()
             self.asked.emit(key, True)
         dock.raise_()
         if dock.isFloating():
@@ -149,7 +236,7 @@ class DockHost(QMainWindow):
                     found.setdefault(one.objectName(), one.windowTitle())
         return found
 
-    def _group(self, dock: Dock) -> list[QDockWidget]:
+    def _group(self, dock: QDockWidget) -> list[QDockWidget]:
         """A dock and those that it shares tabs with, in the order of the tabs."""
         group = [dock, *self.tabifiedDockWidgets(dock)]
         titles = {one.windowTitle() for one in group if not one.isHidden()}
@@ -161,13 +248,28 @@ class DockHost(QMainWindow):
 
     def tab_bars(self) -> list[QTabBar]:
         """The bars of tabs that Qt has put between the docks."""
-        return self.findChildren(QTabBar, options=Qt.FindChildOption.FindDirectChildrenOnly)
+        return self._tabs.bars()
 
     def give_room(self, on: bool) -> None:
-        """Give the docks the room of the charts too, or back."""
+        """Give the docks the room of the middle and of its companions too, or back."""
         middle = self.centralWidget()
         if middle is not None:
             middle.setVisible(not on)
+        companions = [self.docks[key] for key in self.companions if not self.docks[key].isFloating()]
+        self._aside, before = (companions if on else []), self._aside
+        for dock in {*companions, *before}:
+            self._show_or_hide(dock)
+
+    def set_shown(self, key: str, shown: bool) -> None:
+        """Whether the user wants to see a dock."""
+        (self._unwanted.discard if shown else self._unwanted.add)(key)
+        self._show_or_hide(self.docks[key])
+
+    def _show_or_hide(self, dock: Dock) -> None:
+        shown = dock.key not in self._unwanted and dock not in self._apart and dock not in self._aside
+        if dock.isHidden() == shown:
+            with self._same_heights(dock):
+                dock.setVisible(shown)
 
     def give_height(self, key: str, height: int) -> None:
         """So many pixels to a dock above or below the charts."""
@@ -179,29 +281,11 @@ class DockHost(QMainWindow):
 
     def saved(self) -> bytes:
         """Where all docks stand, with the size of this widget it holds for."""
-        return bytes(self.saveState(_FORMAT).data())
-
-    def shares(self) -> dict[str, int]:
-        """What docks that can be seen have of the width and the height of all, in parts of 10,000."""
-        width, height, found = max(self.width(), 1), max(self.height(), 1), {}
-        for key, dock in self.docks.items():
-            if dock.slot.is_seen and not dock.isFloating():
-                found[f"{key} across"] = dock.width() * _WHOLE // width
-                found[f"{key} down"] = dock.height() * _WHOLE // height
-        return found
-
-    def give_shares(self, shares: dict[str, int]) -> None:
-        """Give the docks such shares of what there is now."""
-        ways = (("across", Qt.Orientation.Horizontal, self.width()), ("down", Qt.Orientation.Vertical, self.height()))
-        for area in AREAS:
-            for name, way, whole in ways:
-                docks = [dock for key, dock in self.docks.items() if f"{key} {name}" in shares and not dock.isHidden()]
-                docks = [dock for dock in docks if self.area(dock.key) == area]
-                self.resizeDocks(docks, [shares[f"{dock.key} {name}"] * whole // _WHOLE + 1 for dock in docks], way)
+        return bytes(self.saveState(self.version).data())
 
     def put_back(self, state: bytes) -> bool:
         """Put docks where they stood; False, and nothing is changed, if the state is not a good one."""
-        if not state or not self.restoreState(state, _FORMAT):
+        if not state or not self.restoreState(state, self.version):
             return False
         for dock in self.docks.values():
             if dock.isFloating():
@@ -220,14 +304,10 @@ class DockHost(QMainWindow):
 
     def set_apart_shown(self, shown: bool) -> None:
         """Windows of docks come and go with their page."""
-        if shown:
-            for dock in self._apart:
-                dock.show()
-            self._apart = []
-        else:
-            self._apart = [dock for dock in self.docks.values() if dock.isFloating() and not dock.isHidden()]
-            for dock in self._apart:
-                dock.hide()
+        floating = [dock for dock in self.docks.values() if dock.isFloating()]
+        self._apart, before = ([] if shown else floating), self._apart
+        for dock in before if shown else floating:
+            self._show_or_hide(dock)
 
     def offer_places(self, key: str, where: QPoint) -> None:
         """A menu of where the dock can stand."""
@@ -260,10 +340,9 @@ class DockHost(QMainWindow):
         for dock in self.docks.values():
             beside = [other for other in self.tabifiedDockWidgets(dock) if not other.isHidden()]
             dock.title_bar.set_slim(bool(beside) and not dock.isFloating())
+            dock.title_bar.set_low(self.area(dock.key) not in ("bottom", "window"))
             dock.look()
-        for bar in self.tab_bars():
-            if bar.property("ours") is None:
-                self._set_up(bar)
+        self._tabs.set_up(self.name)
         self.changed.emit()
 
     def settle(self) -> None:
@@ -271,59 +350,10 @@ class DockHost(QMainWindow):
         if self._later.isActive():
             self._rested()
 
-    def _set_up(self, bar: QTabBar) -> None:
-        bar.setProperty("ours", True)
-        bar.setAccessibleName(self.name)
-        bar.setDrawBase(False)
-        bar.setExpanding(False)
-        bar.setElideMode(Qt.TextElideMode.ElideNone)
-        bar.setUsesScrollButtons(True)
-        bar.setToolTip(_HINT)
-        bar.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        bar.customContextMenuRequested.connect(partial(self._tab_menu, bar))
-        bar.installEventFilter(self)
-
-    def _dock_at(self, bar: QTabBar, place: QPoint) -> Dock | None:
-        title = bar.tabText(bar.tabAt(place))
-        return next((dock for dock in self.docks.values() if dock.windowTitle() == title), None)
-
-    def _tab_menu(self, bar: QTabBar, place: QPoint) -> None:
-        dock = self._dock_at(bar, place)
-        if dock is not None:
-            self.offer_places(dock.key, bar.mapToGlobal(place))
-
-    def _dragged(self, bar: QTabBar, event: QMouseEvent) -> bool:
-        """A tab that is dragged off its bar is a dock that is dragged; Qt does so only for whole groups of tabs."""
-        off = 3 * QApplication.startDragDistance()
-        place = event.position().toPoint()
-        if event.buttons() != Qt.MouseButton.LeftButton or bar.rect().adjusted(-off, -off, off, off).contains(place):
-            return False
-        title = bar.tabText(bar.currentIndex())
-        dock = next((dock for dock in self.docks.values() if dock.windowTitle() == title), None)
-        if dock is None or dock.isFloating():
-            return False
-        inside = QPointF(bar.tabRect(bar.currentIndex()).center())
-        _send(bar, QEvent.Type.MouseButtonRelease, inside, QPointF(bar.mapToGlobal(inside.toPoint())))
-        dock.begin_drag(event.globalPosition())
-        return True
-
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        kind = event.type()
-        if kind == QEvent.Type.MouseButtonDblClick and isinstance(watched, QTabBar) and isinstance(event, QMouseEvent):
-            dock = self._dock_at(watched, event.position().toPoint())
-            if dock is not None:
-                self.move_to(dock.key, "window")
-                return True
-        elif kind == QEvent.Type.MouseMove and isinstance(watched, QTabBar) and isinstance(event, QMouseEvent):
-            return self._dragged(watched, event)
-        elif kind in (QEvent.Type.Resize, QEvent.Type.Move) and isinstance(watched, Dock):
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.Move) and isinstance(watched, Dock):
             self._later.start()
         return False
-
-
-def _send(bar: QTabBar, kind: QEvent.Type, place: QPointF, on_screen: QPointF) -> None:
-    left, none = Qt.MouseButton.LeftButton, Qt.MouseButton.NoButton
-    QApplication.sendEvent(bar, QMouseEvent(kind, place, on_screen, left, none, Qt.KeyboardModifier.NoModifier))
 
 
 def _holds_title(room: QRect, place: QRect) -> bool:

@@ -20,6 +20,7 @@ from ..state.table_text import columns_csv
 from .compare_page import ComparePage
 from .content import Content
 from .copying import view_csv
+from .entering import view_with
 from .entries import add_entry
 from .notices import MessageBar
 from .pictures import picture_bytes
@@ -154,26 +155,31 @@ class Exporter(QObject):
 
 
 def front_view(page: RunPage | ComparePage) -> tuple[str, QWidget]:
-    """Title and widget of the view with the focus, else of the first chart, else of the dock in front."""
-    shown = [(title, view) for title, view in page.titled_views() if view.isVisible()]
-    focus = QApplication.focusWidget()
-    for title, view in shown:
-        if focus is not None and (view is focus or view.isAncestorOf(focus)):
-            return title, view
+    """Title and widget of the view that had the focus, or was brought forward, last; else of the one that the page is
+    about, else of the dock in front."""
+    shown = {title: view for title, view in page.titled_views() if view.isVisible()}
+    for part in page.entrances():
+        about = view_with(page, part)
+        if page.looked_at not in shown and about in shown:
+            return about, shown[about]
     front = page.views.made.get(page.docks.front)
-    charts = [part for part in shown if part[1] is not front]
-    return (charts or shown)[0] if shown else ("page", page)
+    in_front = [title for title, view in shown.items() if title == page.looked_at or view is front]
+    title = page.looked_at if page.looked_at in shown else next(iter([*in_front, *shown]), "")
+    return (title, shown[title]) if title else ("page", page)
 
 
 def front_table(page: RunPage | ComparePage) -> tuple[str, QTableView | QTreeView] | None:
-    """Title and widget of the table with the focus, else of the one in the dock in front, else of any."""
+    """Title and widget of the table with the focus, else of one in the view that had it last, else in the dock in
+    front, else of any."""
     found = [(title, table) for title, view in page.titled_views() for table in _tables(view) if table.isVisible()]
     focus, front = QApplication.focusWidget(), page.views.made.get(page.docks.front)
 
     def rank(part: tuple[str, QWidget]) -> int:
         if part[1] is focus:
             return 0
-        return 1 if part[1] is front or (front is not None and front.isAncestorOf(part[1])) else 2
+        if part[0] == page.looked_at:
+            return 1
+        return 2 if part[1] is front or (front is not None and front.isAncestorOf(part[1])) else 3
 
     found.sort(key=rank)
     return found[0] if found else None

@@ -15,6 +15,7 @@ from ..state.scope import Scope
 from ..state.tab_facts import residual_of
 from .caption import Caption, wrap_where_high
 from .link_table import LinkTable
+from .whole_step import put_whole_step_note
 
 
 class FindingsPanel(QWidget):
@@ -58,6 +59,7 @@ class FindingsPanel(QWidget):
         layout.addWidget(self.caption, 0, Qt.AlignmentFlag.AlignTop)
         layout.addWidget(self.view, 1)
         layout.addWidget(self.whole)
+        put_whole_step_note(self, self.scope)
         self._show_whole(0 if self.found else -1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontMetricsF, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from ..analysis.headline import Line
 from ..charts.theme import Theme, current
-from ..look.tips import tip
+from ..look.tips import sentence, tip
 from ..model.query import AllocationQuery
 
-_FIRST_SIZE = 1.45
+_FIRST_SIZES = (1.45, 1.3, 1.15)
+"""Of the first line, in usual sizes of text: the largest at which it is one line."""
+_MARGIN = 14  # pixels at both sides
 
 
 class HeadlinePanel(QFrame):
@@ -27,7 +30,7 @@ class HeadlinePanel(QFrame):
         self.setAccessibleName("Answer")
         self.lines, self._follow = tuple(lines), follow
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(14, 8, 14, 8)
+        layout.setContentsMargins(_MARGIN, 8, _MARGIN, 8)
         layout.setSpacing(3)
         self.labels = [self._label(number) for number in range(len(self.lines))]
         self._first = QHBoxLayout()
@@ -60,12 +63,23 @@ class HeadlinePanel(QFrame):
         label.setAccessibleName(self.lines[number].text)
         label.setToolTip(tip(self.lines[number].exact))
         label.linkActivated.connect(self._clicked)
-        if number == 0:
-            font = label.font()
-            font.setPointSizeF(font.pointSizeF() * _FIRST_SIZE)
-            font.setBold(True)
-            label.setFont(font)
         return label
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_first()
+
+    def _fit_first(self) -> None:
+        beside = [widget for widget in self.findChildren(QWidget) if self._first.indexOf(widget) > 0]
+        taken = sum(widget.sizeHint().width() + self._first.spacing() for widget in beside)
+        room = self.contentsRect().width() - 2 * _MARGIN - taken
+        font = self.font()
+        font.setBold(True)
+        for size in _FIRST_SIZES:
+            font.setPointSizeF(self.font().pointSizeF() * size)
+            if QFontMetricsF(font).horizontalAdvance(self.lines[0].text) <= room:
+                break
+        self.labels[0].setFont(font)
 
     def set_theme(self, theme: Theme) -> None:
         """Write the lines in the colours of this theme."""
@@ -76,7 +90,7 @@ class HeadlinePanel(QFrame):
     def _html(self, number: int, line: Line, theme: Theme) -> str:
         out = []
         for place, part in enumerate(line.parts):
-            text = escape(part.text)
+            text = escape(sentence(part.text))
             if part.query is not None:
                 style = f"color:{theme.text}; text-decoration:none"
                 text = f'<a href="{number}/{place}" style="{style}">{text}</a>'

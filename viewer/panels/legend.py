@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from ..charts.theme import Theme, current
 from ..look.units import exact_bytes_text
 from ..model.paints import Paint, group_paints
+from ..state.pointed import NOTHING, Pointed
 from ..state.run_tables import group_columns
 from ..state.scope import Scope
 from ..state.selection import moment
@@ -34,6 +35,9 @@ class LegendPanel(QWidget):
         self.view = TableView("Groups, with bytes at the cursor and at the peak", self)
         self.view.set_delegate(TableDelegate(self.view, lambda group: self.paints[group]))
         self.view.picked.connect(self._picked)
+        self.view.follow_pointer()
+        self.view.pointed.connect(lambda group: scope.point(Pointed(group=group) if group >= 0 else NOTHING))
+        scope.pointed.connect(lambda at: self.view.show_pointed(at.band(scope.bands)))
         self.where = Caption(self)
         self.where.setObjectName("where")
         self.where.setWordWrap(True)
@@ -68,7 +72,7 @@ class LegendPanel(QWidget):
         self.view.select_source(self.scope.bands.group_of(self.scope.view.query))
 
     def _picked(self, group: int) -> None:
-        self.scope.look(query=self.scope.bands.query(group), allocation=None)
+        self.scope.look(self.view.gesture, query=self.scope.bands.query(group), allocation=None)
 
     def _view_changed(self, old: RunView, new: RunView) -> None:
         if old.grouping != new.grouping:

@@ -8,6 +8,7 @@ from functools import partial
 from PySide6.QtGui import QAction, QActionGroup, QKeySequence
 from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
+from ..look.tips import one_line
 from ..state.recent import RecentFiles, samples
 from ..state.shortcuts import SHORTCUTS
 from .appearance import CHOICES
@@ -29,6 +30,8 @@ TEXTS = {
     "previous": ("&Previous file", "Go to the previous open file"),
     "next_view": ("Next &view", "Bring the next view forward, and go into it"),
     "previous_view": ("Previous v&iew", "Bring the view before forward, and go into it"),
+    "timeline": ("&Go to the timeline", "Give the keys to the timeline, or to the curves of a comparison"),
+    "filter": ("&Filter…", "Type a filter"),
     "reset": ("&Reset arrangement", "Show all views again, and share the room as at the start"),
     "shortcuts": ("Keyboard &shortcuts", "Show all keys"),
 }
@@ -117,6 +120,8 @@ class Menus:
         else:
             self._fill_where(page)
         self.view.addSeparator()
+        self.view.addActions([self.actions[name] for name in ("timeline", "filter")])
+        self.view.addSeparator()
         self.view.addActions([self.actions[name] for name in ("next_view", "previous_view", "reset")])
         self.view.addMenu(self.themes)
         self.view.addSeparator()
@@ -138,7 +143,7 @@ def _fill_recent(menu: QMenu, recent: RecentFiles, open_paths: Callable[[list[st
     files = recent.files()
     for file in files:
         text = f"{file.name} - {file.folder}" + (f" - {file.why_not}" if file.why_not else "")
-        action = add_entry(menu, text.replace("&", "&&"), partial(open_paths, [file.path]))
+        action = add_entry(menu, one_line(text).replace("&", "&&"), partial(open_paths, [file.path]))
         action.setEnabled(not file.why_not)
     if not files:
         menu.addAction("Nothing was opened yet").setEnabled(False)

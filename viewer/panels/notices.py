@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QPushButton, QToolButton, QWidget
 
+from ..look.tips import sentence
 from ..state.jobs import Jobs
+from .caption import Caption
+
+_LEAST_BAR = 120
+"""Pixels of a progress bar beside the longest name."""
+_EACH_MS = 80
+"""How often a bar moves: what it takes to paint one is time that reading a file does not get."""
 
 
 class LoadingBar(QFrame):
@@ -17,11 +24,13 @@ class LoadingBar(QFrame):
         self._latest: dict[int, tuple[str, int]] = {}
         """What each running job said last."""
         self.setObjectName("loading")
-        self.text = QLabel(self)
+        self.text = Caption(self, Qt.TextElideMode.ElideMiddle)
+        self.text.setObjectName("")
         self.bar = QProgressBar(self)
         self.bar.setRange(0, 1000)
         self.bar.setTextVisible(False)
         self.bar.setFixedHeight(10)
+        self.bar.setMinimumWidth(_LEAST_BAR)
         self.bar.setAccessibleName("Progress")
         self.cancel = QPushButton("Cancel", self)
         self.cancel.setAccessibleName("Cancel what runs")
@@ -32,6 +41,8 @@ class LoadingBar(QFrame):
         layout.addWidget(self.bar, 1)
         layout.addWidget(self.cancel)
         self.hide()
+        self._later = QTimer(self, singleShot=True, interval=_EACH_MS)
+        self._later.timeout.connect(lambda: self._move(self.number))
         jobs.started.connect(self._started)
         jobs.progressed.connect(self._progressed)
         jobs.ended.connect(self._ended)
@@ -42,17 +53,23 @@ class LoadingBar(QFrame):
 
     def _show(self, number: int) -> None:
         self.number = number
-        title, part = self._latest[number]
-        self.text.setText(title)
-        self.bar.setValue(part)
+        self._move(number)
         self.show()
 
-    def _progressed(self, number: int, fraction: float, stage: str) -> None:
+    def _move(self, number: int) -> None:
         if number in self._latest:
-            self._latest[number] = (stage, int(fraction * 1000))
-        if number == self.number:
-            self.bar.setValue(int(fraction * 1000))
-            self.text.setText(stage)
+            title, part = self._latest[number]
+            self.text.setText(title)
+            self.bar.setValue(part)
+
+    def _progressed(self, number: int, fraction: float, stage: str) -> None:
+        self._latest[number] = (stage, int(fraction * 1000))
+        if number != self.number:
+            return
+        if stage != self.text.text():
+            self._move(number)
+        elif not self._later.isActive():
+            self._later.start()
 
     def _ended(self, number: int) -> None:
         self._latest.pop(number, None)
@@ -126,7 +143,7 @@ class MessageBar(QFrame):
         close.setAccessibleName("Close this message")
         close.clicked.connect(self.hide)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(12, 4, 8, 4)
+        layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.text, 1)
         layout.addWidget(close)
         self.hide()
@@ -137,5 +154,5 @@ class MessageBar(QFrame):
         for widget in (self, self.text):
             widget.style().unpolish(widget)
             widget.style().polish(widget)
-        self.text.setText("\n".join(sentences))
+        self.text.setText("\n".join(map(sentence, sentences)))
         self.setVisible(bool(sentences))

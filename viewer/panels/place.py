@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMainWindow
 
@@ -29,7 +29,7 @@ def put_back(window: QMainWindow, settings: Settings) -> bool:
         return False
     window.setGeometry(place)
     if settings.numbers(_MAXIMIZED) == (1,):
-        window.showMaximized()
+        window.setWindowState(window.windowState() | Qt.WindowState.WindowMaximized)  # it is shown by who made it
     return True
 
 

@@ -19,6 +19,7 @@ from ..state.tab_facts import residual_of
 from .caption import Caption, wrap_where_high
 from .delegates import DifferenceDelegate
 from .link_table import LinkTable
+from .whole_step import put_whole_step_note
 
 _LAYER_WIDTHS = {"measured": 9, "shapes say": 10, "difference": 10, "super-block": 11, "device time": 11}
 _SPARE = ("super-block", "kind", "device time")
@@ -42,6 +43,7 @@ class PredictionPanel(QWidget):
         self.whole = Caption(self)
         self._fill(run)
         self._lay_out()
+        put_whole_step_note(self, scope)
         self.set_theme(current())
 
     def _fill(self, run: Run) -> None:
@@ -56,7 +58,7 @@ class PredictionPanel(QWidget):
         shared = tuple(i for i, title in enumerate(titles) if title == "kind")
         longest = max((len(label) for label in (*run.layers.labels, OUTSIDE_LAYERS)), default=0)
         widths = _LAYER_WIDTHS | {"layer": min(longest, _LONGEST)}
-        self.layers.least, self.items.least = 90, 70
+        self.layers.least, self.items.least = 150, 70
         self.layers.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # kinds differ at their end
         spare = tuple(titles.index(title) for title in _SPARE if title in titles)
         self.layers.set_widths(*(widths.get(title, 24) for title in titles), shared=shared, spare=spare)

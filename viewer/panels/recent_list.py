@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from ..charts.theme import Theme, current
-from ..look.tips import tip
+from ..look.tips import one_line, tip
 from ..state.recent import RecentFile, RecentFiles
 
 _PATH, _BELOW = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
@@ -44,7 +44,8 @@ class _Delegate(QStyledItemDelegate):
         for line, role, ink in ((0, Qt.ItemDataRole.DisplayRole, is_there), (1, _BELOW, False)):
             painter.setPen(QColor(self.theme.text if ink else self.theme.faint))
             place = QRect(rect.left(), rect.top() + line * (height + _PAD), rect.width(), height)
-            text = option.fontMetrics.elidedText(index.data(role), Qt.TextElideMode.ElideMiddle, place.width())
+            whole = one_line(index.data(role))
+            text = option.fontMetrics.elidedText(whole, Qt.TextElideMode.ElideMiddle, place.width())
             painter.drawText(place, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, text)
 
 

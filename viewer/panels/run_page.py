@@ -6,10 +6,12 @@ from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
 from memstrata.capture.format.schema import Severity
 
+from ..charts.keys import held, moved_from_afar
 from ..charts.theme import Theme
 from ..model.query import AllocationQuery
 from ..model.run import Run
@@ -31,8 +33,14 @@ from .warning_bar import WarningBar
 
 TABLES = "alive"
 """The view that a number leads to."""
-_LEAST_WIDTHS = {"legend": 280, "chart": 460, "lanes": 460}
-"""Pixels that docks beside them leave to those in the middle."""
+_LEAST_WIDTHS = {"legend": 240, "chart": 460, "lanes": 240}
+"""Pixels by place that what stands beside them leaves to those that are squeezed and never scroll."""
+_VERSION = 2  # of where the docks stand; in 1 groups and lanes were none
+_FIRST_PLACES: dict[str, dict[str, str]] = {
+    "legend": {"area": "left"}, "lanes": {"area": "bottom"}, TABLES: {"under": "lanes"},
+    "side": {"beside": TABLES}, "below": {"among": TABLES},
+}  # fmt: skip
+"""Where a dock stands at first, by its place; in the order in which they can be put there."""
 
 
 class RunPage(QWidget):
@@ -47,6 +55,8 @@ class RunPage(QWidget):
     def __init__(self, session: Session, run: Run, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.scope = Scope(session, run, self)
+        self.looked_at = ""
+        """Title of the view that had the focus, or was brought forward, last."""
         self.stages = Stages(self)
         self.answer = HeadlinePanel(answer_of(run), self.follow, self)
         grave = [problem for problem in run.problems if problem.severity >= Severity.warning]
@@ -55,11 +65,13 @@ class RunPage(QWidget):
         if len(run.recording.meta.devices) > 1:
             self.answer.add_corner(DevicePicker(self.scope, self.answer))
         self.filter = FilterBar(self.scope, self)
-        self.docks = DockHost("Views", self)
+        self.docks = DockHost("Views", self, version=_VERSION)
         self.specs = available(VIEWS, run.capabilities)
         self.views = Views()
+        self.stages.show_later(self.docks)
         self.stages.add(self.lay_out)
-        for spec in sorted(self.specs.values(), key=lambda spec: (spec.key != TABLES, spec.place != "side")):
+        order = [*_FIRST_PLACES, "chart"]
+        for spec in sorted(self.specs.values(), key=lambda spec: order.index(_place_of(spec))):
             self._place(spec)
         self.docks.bring_forward(TABLES)
         self.charts = self._charts()
@@ -70,9 +82,8 @@ class RunPage(QWidget):
         slot = self.views.slots[spec.key] = Slot(partial(spec.factory, self.scope), _LEAST_WIDTHS.get(spec.place, 0))
         slot.built.connect(partial(self._made, spec.key))
         slot.wanted.connect(lambda: self.stages.add(slot.build_if_seen))
-        if spec.place in ("below", "side"):
-            where = {"beside" if spec.place == "side" else "among": TABLES}
-            self.docks.add(spec.key, spec.title, slot, **where)
+        if spec.place != "chart":
+            self.docks.add(spec.key, spec.title, slot, **_FIRST_PLACES[_place_of(spec)])
 
     def _made(self, key: str, view: QWidget) -> None:
         if hasattr(view, "followed"):
@@ -85,7 +96,7 @@ class RunPage(QWidget):
         if "timeline" not in self.views:
             return None
         charts = RunCharts(self.scope.run, self.views, self.docks)
-        self.docks.setCentralWidget(charts)
+        self.docks.setCentralWidget(self.views.slots["timeline"])
         for key in ("timeline", "legend", "lanes"):
             if key in self.views:
                 self.stages.add(self.views.slots[key].build_if_seen)
@@ -142,6 +153,20 @@ class RunPage(QWidget):
             self.docks.bring_forward(key)
         return self.views[key]
 
+    def entrances(self) -> list[QWidget]:
+        """What gets the focus when the page comes to the front, the first of them that can be seen."""
+        made = self.views.made
+        if self.charts is not None:
+            return [made["timeline"].timeline] if "timeline" in made else []  # type: ignore[attr-defined]
+        return [made[TABLES].view] if TABLES in made else []  # type: ignore[attr-defined]
+
+    def take_key(self, event: QKeyEvent) -> bool:
+        """Do what a key means in the timeline, wherever on the page the focus is."""
+        change = moved_from_afar(event, self.scope) if self.charts is not None else None
+        if change is not None:
+            self.scope.look(held(event), **change)
+        return change is not None
+
     def titled_views(self) -> list[tuple[str, QWidget]]:
         """Every view made so far with its title, the charts first."""
         made = self.views.made
@@ -160,6 +185,7 @@ class RunPage(QWidget):
     def lay_out(self) -> None:
         """First sizes; then the arrangement that the user left may change them."""
         self.share()
+        self.docks.shares.prepare = self._fold
         self.docks.first = self.docks.saved()
         self.laid_out.emit()
 
@@ -167,15 +193,26 @@ class RunPage(QWidget):
         """Share the room among charts, lanes and docks as at the start."""
         self.docks.settle()
         if self.charts is not None:
-            self.charts.set_folded(self.height() < LOW)
+            self._fold()
             height, lanes = self.docks.height(), min(self.charts.lanes_height, self.height() // 3)
             self.docks.give_height(TABLES, (height - lanes) * 42 // 100)
             self.charts.share(lanes)
         if "stack" in self.views:
             self.docks.give_widths({TABLES: self.width() * 68 // 100, "stack": self.width() * 32 // 100})
+        self.docks.shares.shared_by(self.share)
+
+    def _fold(self) -> None:
+        """In a low page the lanes are folded, unless the user decides."""
+        if self.charts is not None and not self.charts.fold_is_chosen:
+            self.charts.set_folded(self.height() < LOW)
 
     def release(self) -> None:
         """Let go of the session, then of everything."""
         self.stages.drop()
         self.scope.release()
         self.deleteLater()
+
+
+def _place_of(spec: ViewSpec) -> str:
+    """Its place, but for the view that others are tabs beside."""
+    return TABLES if spec.key == TABLES else spec.place

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ..charts.theme import Theme, current
 from ..look.units import exact_bytes_text
+from ..state.array_table import Column
 from ..state.saved_table import restriction, saved_columns, saved_shown, saved_text
 from ..state.scope import Scope
 from ..state.view_state import RunView
 from .caption import Caption
 from .table_view import TableView
 
-_WIDTHS = (10, 14, 26, 18, 22, 8, 10, 10)
+_WIDTHS = (10, 14, 26, 18, 22, 12, 10, 10)
+_FEW_WORDS = (1, 5, 6)
+"""Columns of few different words: no wider than those that the file has."""
 _LEAST = 64  # pixels of the columns that share what is left
 
 
@@ -27,6 +31,7 @@ class SavedPanel(QWidget):
         self.caption.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.caption.setContentsMargins(2, 3, 2, 3)
         self.view = TableView("Saved tensors", self)
+        self.view.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # modules differ at their end
         self.columns = saved_columns(scope.run)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -39,7 +44,9 @@ class SavedPanel(QWidget):
         self._later.timeout.connect(self._fill)
         self._fill()
         self.view.least = _LEAST
-        self.view.set_widths(*_WIDTHS, shared=(2, 3, 4))
+        needed = {column: _longest(self.columns[column]) for column in _FEW_WORDS}
+        widths = (min(width, needed.get(column, width)) for column, width in enumerate(_WIDTHS))
+        self.view.set_widths(*widths, shared=(2, 3, 4))
         self.view.sortByColumn(0, Qt.SortOrder.DescendingOrder)
         self.set_theme(current())
         scope.changed.connect(self._view_changed)
@@ -58,3 +65,9 @@ class SavedPanel(QWidget):
     def _view_changed(self, old: RunView, new: RunView) -> None:
         if restriction(old) != restriction(new):
             self._later.start()
+
+
+def _longest(column: Column) -> int:
+    """Characters of the longest text in a column, or of its title."""
+    rows = np.unique(column.keys, return_index=True)[1].tolist()
+    return max(len(text) for text in (column.title, *map(column.text, rows)))

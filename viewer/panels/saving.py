@@ -45,7 +45,8 @@ class SavingPanel(QWidget):
         drop = planned.a.peak_bytes - planned.outcome.peak_bytes
         self.rows.insert(1, ("Planned before (dotted)", self._good * drop, False))
         self.setAccessibleName(f"{self.accessibleName()}; {planned.text}")
-        self.setToolTip(f"{self.toolTip()}\n{planned.text}; dotted in the chart")
+        exact = f"Planned before: {exact_bytes_text(self._good * drop)}\n{planned.text}; dotted in the chart"
+        self.setToolTip(f"{self.toolTip()}\n{exact}\n{planned.exact_text}")
         self.updateGeometry()
         self.update()
 

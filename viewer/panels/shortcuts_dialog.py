@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFrame, QGridLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from ..state.shortcuts import CHART, GESTURES, MOUSE, sections
+from ..state.shortcuts import CHART, GESTURES, MOUSE, STEP, sections
 
 _FORMAT = QKeySequence.SequenceFormat.NativeText
 
@@ -24,7 +24,7 @@ class ShortcutsDialog(QDialog):
         grid.setVerticalSpacing(5)
         rows = [0, 0]
         for section, shortcuts in sections().items():
-            side = int(section in (CHART, MOUSE))
+            side = int(section in (CHART, STEP, MOUSE))
             title = QLabel(section, inside)
             font = title.font()
             font.setBold(True)
@@ -51,8 +51,7 @@ class ShortcutsDialog(QDialog):
         layout = QVBoxLayout(self)
         layout.addWidget(area, 1)
         layout.addWidget(buttons)
-        wanted = inside.sizeHint().boundedTo(parent.size() * 0.95)
-        self.resize(wanted.width() + 50, wanted.height() + 70)
+        self.resize((inside.sizeHint() + QSize(50, 70)).boundedTo(parent.size() * 0.95))
 
 
 def keys_text(keys: tuple[str, ...]) -> str:

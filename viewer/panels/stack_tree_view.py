@@ -19,6 +19,7 @@ from ..charts.icicle import Icicle
 from ..charts.theme import Theme, current
 from ..look.units import bytes_text, exact_bytes_text
 from ..model.stack_tree import stack_tree
+from ..state.pointed import NOTHING, Pointed
 from ..state.scope import Scope
 from ..state.selection import shown_text
 from ..state.stack_model import BYTES, COUNT, OWN, SHARE, StackModel, node_name
@@ -27,7 +28,7 @@ from ..state.within import shown_query
 from .caption import Caption
 from .delegates import TableDelegate
 
-_NUMBERS = {BYTES: 9, SHARE: 6, OWN: 9, COUNT: 10}
+_NUMBERS = {BYTES: 8, SHARE: 6, OWN: 9, COUNT: 6}
 """Characters of each column of numbers; names are cut before one of them is."""
 _SPARE = (OWN, COUNT, SHARE)
 """Columns that go where there is too little room, in this order."""
@@ -72,6 +73,7 @@ class StackTreePanel(QWidget):
         self.tree.viewport().installEventFilter(self)
         self.tree.selectionModel().currentChanged.connect(self._row_chosen)
         self.icicle.chosen.connect(self._node_chosen)
+        self.icicle.pointed_at.connect(self._pointed)
 
     def _lay_out(self) -> None:
         self.direction.addItems(_DIRECTIONS)
@@ -163,6 +165,9 @@ class StackTreePanel(QWidget):
         node = self.model.node(index)
         if node >= 0 and node != self.icicle.top:
             self.icicle.look_at(node)
+
+    def _pointed(self, node: int) -> None:
+        self.scope.point(Pointed(frame=self._name(node)) if node >= 0 else NOTHING)
 
     def _node_chosen(self, node: int) -> None:
         if node < 0:

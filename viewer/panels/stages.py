@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtWidgets import QWidget
 
 
 class Stages(QObject):
@@ -32,6 +33,14 @@ class Stages(QObject):
         self._waiting.append(step)
         self._timer.start()
 
+    def show_later(self, widget: QWidget) -> None:
+        """Show a part of the page in a step of its own: it takes as long as making it. Its room is kept."""
+        policy = widget.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        widget.setSizePolicy(policy)
+        widget.hide()
+        self.add(widget.show)
+
     def finish(self) -> None:
         """Do all that waits, and what it adds, now."""
         while self._waiting:
@@ -46,8 +55,10 @@ class Stages(QObject):
         if not self._waiting:
             return
         step = self._waiting.popleft()
-        if self._waiting:
-            self._timer.start()
-        step()
+        try:
+            step()
+        finally:
+            if self._waiting:
+                self._timer.start()  # behind all that became due meanwhile
         if not self._waiting:
             self.done.emit()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ..charts.theme import Theme
 
 _SHEET = """
@@ -42,7 +44,8 @@ QMenu::item {{ padding: 5px 26px 5px 24px; }}
 QMenu::item:selected {{ background: {selected}; }}
 QMenu::item:disabled {{ color: {faint}; }}
 QMenu::separator {{ height: 1px; background: {border}; margin: 4px 0; }}
-#close {{ border: none; background: transparent; padding: 1px 4px; color: {faint}; }}
+#close {{ border: 1px solid transparent; background: transparent; padding: 0 3px; color: {faint}; }}
+#close:focus {{ border: 1px solid {accent}; }}
 #caption {{ color: {faint}; padding: 3px 6px; }}
 #facts {{ padding: 6px 8px; background: {panel}; }}
 #topbar QTabBar {{ background: transparent; }}
@@ -50,6 +53,7 @@ QMenu::separator {{ height: 1px; background: {border}; margin: 4px 0; }}
 #view {{ background: {panel}; }}
 #dockTitle {{ background: {window}; border-bottom: 1px solid {border}; }}
 #dockTitle QLabel {{ color: {faint}; }}
+#dockName {{ padding: 0 4px 0 11px; }}
 QMainWindow::separator {{ background: {border}; width: 3px; height: 3px; }}
 QMainWindow::separator:hover {{ background: {accent}; }}
 QDockWidget {{ background: {panel}; color: {text}; border: 1px solid {faint}; }}
@@ -66,7 +70,7 @@ QTableView:focus, QTreeView:focus, QGraphicsView:focus {{ border: 1px solid {acc
 QTableView, QTreeView, QGraphicsView {{ border: 1px solid {panel}; }}
 QHeaderView {{ background: {panel}; }}
 QHeaderView::section {{
-    background: {panel}; color: {faint}; border: none; border-bottom: 1px solid {border}; padding: 3px 6px;
+    background: {panel}; color: {faint}; border: none; border-bottom: 1px solid {border}; padding: 5px 6px 3px;
 }}
 QHeaderView::up-arrow, QHeaderView::down-arrow {{ subcontrol-position: top center; width: 9px; height: 9px; }}
 QScrollBar {{ background: {window}; border: none; margin: 0; }}
@@ -105,9 +109,11 @@ QCheckBox {{ color: {text}; spacing: 6px; }}
 QCheckBox::indicator {{
     width: 11px; height: 11px; border: 1px solid {faint}; border-radius: 3px; background: {panel};
 }}
-QCheckBox::indicator:checked {{ background: {accent}; border: 1px solid {accent}; }}
+QCheckBox::indicator:checked {{ background: {accent}; border: 1px solid {accent}; image: url("{tick}"); }}
 QCheckBox:focus {{ color: {accent}; }}
-#fold {{ border: none; font-weight: 600; }}
+#fold {{ border: 1px solid transparent; font-weight: 600; background: transparent; }}
+#fold:focus {{ border: 1px solid {accent}; }}
+#fold:disabled {{ color: {text}; background: transparent; }}
 QProgressBar {{ background: {window}; border: 1px solid {border}; border-radius: 4px; }}
 QProgressBar::chunk {{ background: {accent}; border-radius: 3px; }}
 QStatusBar {{ background: {window}; color: {faint}; border-top: 1px solid {border}; }}
@@ -118,4 +124,7 @@ QStatusBar::item {{ border: none; }}
 
 def style_sheet(theme: Theme) -> str:
     """The style sheet of a theme."""
-    return _SHEET.format(**{name: value for name, value in vars(theme).items() if isinstance(value, str)})
+    tick = Path(__file__).with_name("tick-dark.svg" if theme.dark else "tick-light.svg")
+    return _SHEET.format(
+        tick=tick.as_posix(), **{name: value for name, value in vars(theme).items() if isinstance(value, str)}
+    )

@@ -19,6 +19,7 @@ from ..state.view_state import RunView, ViewState
 from ..state.what_else_tables import change_columns, curve_columns, growth_columns, stage_columns
 from .link_table import LinkTable
 from .table_view import TableView
+from .whole_step import put_whole_step_note
 
 _MOST = 4096  # microbatches
 _HIGH = 300
@@ -38,6 +39,7 @@ class WhatElsePanel(QWidget):
         self.why_no_fit = ""
         self._make()
         self._lay_out()
+        put_whole_step_note(self, scope)
         self.set_theme(current())
         scope.changed.connect(self._view_changed)
         scope.what_if.changed.connect(self._show_changes)

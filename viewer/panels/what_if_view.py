@@ -23,11 +23,13 @@ from ..analysis.operators import NO_OPERATORS
 from ..analysis.planner import Outcome
 from ..charts.frontier import FrontierChart, Point
 from ..charts.theme import Theme, current
-from ..look.units import bytes_text, parse_bytes
+from ..look.units import bytes_text, exact_bytes_text, parse_bytes
 from ..report.plan_text import keep_text
 from ..state import plan_words as words
 from ..state.scope import Scope
 from ..state.view_state import RunView, Segments
+from .caption import Paragraph
+from .whole_step import put_whole_step_note
 
 _CONTROLS = 262  # pixels of width
 _WIDE = 900  # pixels of width from which every word has room
@@ -47,6 +49,7 @@ class WhatIfPanel(QWidget):
         self.content.setVisible(not self.what_if.why_not)
         self._make()
         self._lay_out()
+        put_whole_step_note(self, scope)
         self.set_theme(current())
         scope.changed.connect(self._view_changed)
         self.what_if.changed.connect(self._show)
@@ -67,7 +70,7 @@ class WhatIfPanel(QWidget):
         self.kept = QComboBox(self)
         self.kept.setAccessibleName("What checkpoints keep instead of computing it again")
         self.kept.activated.connect(lambda _: self.scope.look(keep=self.kept.currentData()))
-        self.answer, self.sentence = QLabel(self), QLabel(self)
+        self.answer, self.sentence = QLabel(self), Paragraph(self)
         self.stage = QLabel(self)
         for label in (self.answer, self.sentence, self.stage):
             label.setWordWrap(True)
@@ -105,7 +108,7 @@ class WhatIfPanel(QWidget):
 
     def _lay_out(self) -> None:
         across = QHBoxLayout(self.content)
-        across.setContentsMargins(10, 6, 8, 6)
+        across.setContentsMargins(10, 4, 8, 4)
         across.setSpacing(10)
         across.addWidget(self._controls())
         across.addWidget(self.chart, 1)
@@ -120,15 +123,15 @@ class WhatIfPanel(QWidget):
         inside.setObjectName("facts")
         grid = QGridLayout(inside)
         grid.setContentsMargins(0, 0, 6, 0)
-        grid.setVerticalSpacing(5)
+        grid.setVerticalSpacing(3)
         for row, (word, widget) in enumerate((("Segments", self.slider), ("Budget", self.budget), ("Keep", self.kept))):
             label = QLabel(word, inside)
             label.setBuddy(widget)
             grid.addWidget(label, row, 0)
             grid.addWidget(widget, row, 1)
-        for row, widget in enumerate((self.length, self.answer, self.sentence, self.stage, self.bar), 3):
+        for row, widget in enumerate((self.length, self.answer, self.stage, self.bar, self.sentence), 3):
             grid.addWidget(widget, row, 0, 1, 2)
-        grid.setRowStretch(8, 1)
+        grid.setRowStretch(7, 1)
         area = QScrollArea(self)
         area.setWidgetResizable(True)
         area.setAccessibleName("Controls of the plan")
@@ -170,10 +173,10 @@ class WhatIfPanel(QWidget):
     def _slid(self, length: int) -> None:
         if self.what_if.planner is not None:
             self._answer("")
-            self.scope.look(plan=self.what_if.cut(length))
+            self.scope.look(("plan",), plan=self.what_if.cut(length))
 
     def _try(self, outcome: Outcome) -> None:
-        self.scope.look(plan=outcome.plan.segments or None)
+        self.scope.look(("plan",), plan=outcome.plan.segments or None)
 
     def _search(self) -> None:
         try:
@@ -194,12 +197,14 @@ class WhatIfPanel(QWidget):
         if not fits:
             lowest = bytes_text(outcome.peak_bytes)
             self._answer(f"No plan fits {self.budget.text()}: the lowest peak of any is {lowest}, shown here.")
+            self.answer.setToolTip(exact_bytes_text(outcome.peak_bytes))
         elif not outcome.ranges:
             self._answer("The step fits without a checkpoint.")
         self._try(outcome)
 
     def _answer(self, sentence: str) -> None:
         self.answer.setText(sentence)
+        self.answer.setToolTip("")
         self.answer.setVisible(bool(sentence))
 
     def _progressed(self, fraction: float, stage: str) -> None:
@@ -264,7 +269,7 @@ class WhatIfPanel(QWidget):
         timed = self.scope.run.recording.meta.has_durations
         measured = self.scope.run.peak_bytes
         points = [_point(one, measured, timed) for one in frontier]
-        none = Point(0.0, measured, f"no checkpoints: peak {bytes_text(measured)}")
+        none = Point(0.0, measured, words.none_text(measured))
         self.chart.show_points(points, none if outcome is None else _point(outcome, measured, timed), timed)
         self.chart.setToolTip("" if points else self.what_if.trouble)
 

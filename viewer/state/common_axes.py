@@ -25,15 +25,15 @@ class CommonAxis:
 
 
 def _by_time(a: Run, b: Run) -> Structure:
-    return Structure((), by_time(a), by_time(b))
+    return Structure((), a.once(by_time), b.once(by_time))
 
 
 def _by_event(a: Run, b: Run) -> Structure:
-    return Structure((), by_event(a), by_event(b))
+    return Structure((), a.once(by_event), b.once(by_event))
 
 
 def _by_share(a: Run, b: Run) -> Structure:
-    return Structure((), _share(a), _share(b))
+    return Structure((), a.once(_share), b.once(_share))
 
 
 def _share(run: Run) -> XAxis:
@@ -71,8 +71,8 @@ def first_axis(a: Run, b: Run) -> str:
     offered = common_axes(a, b)
     if "structure" in offered:
         return "structure"
-    if a.times is not None and b.times is not None and "time" in offered:
-        short, long = sorted((float(a.times[-1]), float(b.times[-1])))
+    if "time" in offered:
+        short, long = sorted(run.time_of(run.n_events) for run in (a, b))
         if 0 < long <= short * ALIKE:
             return "time"
     return "share"

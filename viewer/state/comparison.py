@@ -9,6 +9,7 @@ import numpy as np
 
 from memstrata.capture.format.schema import I64, Phase
 
+from ..analysis.at_peaks import alive_at_peak
 from ..analysis.changes import Change, Fared
 from ..analysis.diff import Diff, DiffRow
 from ..analysis.grouped import CHANGE
@@ -17,9 +18,39 @@ from ..look.units import bytes_text, count_text, difference_text, exact_bytes_te
 from ..look.words import category_of
 from ..model.grouping import ColourRule
 from ..model.paints import Paint, category_paint, phase_paint
+from ..model.run import Run
 from .array_table import Column
+from .view_state import ViewState
+from .within import CURSOR, within_of
 
 TOTAL = "all"
+
+
+def filter_of(state: ViewState, pair: tuple[Run, Run]) -> tuple[str, str]:
+    """(words that filter a comparison, why there are none): those that both runs are filtered by."""
+    a, b = (state.views[state.runs.index(run)].filter for run in pair)
+    if a == b:
+        return a, ""
+    if a and b:
+        return "", f'A is filtered by "{a}", B by "{b}": neither is applied here'
+    side, other = ("A", "B") if a else ("B", "A")
+    return "", f'{side} is filtered by "{a or b}", {other} is not: it is not applied here'
+
+
+def matching_text(pair: tuple[Run, Run], words: str) -> tuple[str, str]:
+    """What matches in both runs where they are compared, and what is not restricted by it; the same to the byte."""
+    rows = [alive_at_peak(run, words) for run in pair]
+    sizes = [int(run.allocations.bytes[at].sum()) for run, at in zip(pair, rows)]
+    parts = [f"{bytes_text(size)} in {name} ({count_text(len(at))})" for size, name, at in zip(sizes, "AB", rows)]
+    exact = [f"{name}: {exact_bytes_text(size)}" for name, size in zip("AB", sizes)]
+    said = f"match: {', '.join(parts)}, in the waterfall and its tables; all else is of the whole steps"
+    return said, "\n".join(exact)
+
+
+def range_text(state: ViewState, pair: tuple[Run, Run]) -> str:
+    """What a comparison says of ranges, which each run has of its own; empty where neither has any."""
+    ranged = [side for side, run in zip("AB", pair) if within_of(state.views[state.runs.index(run)]) != CURSOR]
+    return f"the range set in {' and in '.join(ranged)} does not apply here" if ranged else ""
 
 
 def group_columns(title: str, rows: Sequence[DiffRow], names: tuple[str, str]) -> list[Column]:

@@ -6,6 +6,8 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
+from memstrata.capture.format.schema import B1
+
 from ..look.tips import tip
 from ..look.units import bytes_text, exact_bytes_text
 from .array_table import RawRole
@@ -17,6 +19,8 @@ LaneRole = Qt.ItemDataRole.UserRole + 10
 """The `Lane` of the row."""
 
 NAME, MEASURED, PREDICTED, LANE = range(4)
+AT_CURSOR, IN_RANGE = "at cursor", "in range"
+SHAPES, SHAPES_OF_ALL = "shapes say", "shapes, all"
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
@@ -25,8 +29,16 @@ class LaneModel(QAbstractItemModel):
 
     def __init__(self, lanes: Lanes, cursor: int, what: str, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.lanes, self.cursor = lanes, cursor
-        self.titles = (what, "at cursor", "shapes say", "over time")
+        self.lanes, self.cursor, self.ranged = lanes, cursor, False
+        self.titles = [what, AT_CURSOR, SHAPES, "over time"]
+
+    def restrict(self, mask: B1 | None, ranged: bool) -> None:
+        """Count only what this mask over the run's allocations leaves; of a range, whatever of it the mask leaves."""
+        self.lanes.restrict(mask)
+        self.ranged, self.titles[MEASURED] = ranged, IN_RANGE if ranged else AT_CURSOR
+        self.titles[PREDICTED] = SHAPES if mask is None else SHAPES_OF_ALL
+        self.headerDataChanged.emit(Qt.Orientation.Horizontal, MEASURED, PREDICTED)
+        self.move_cursor(self.cursor)
 
     def move_cursor(self, cursor: int) -> None:
         """Show the bytes at another position."""
@@ -49,10 +61,7 @@ class LaneModel(QAbstractItemModel):
     def predicted_at(self, lane: Lane, position: int) -> int | None:
         """Predicted bytes of a lane at a position."""
         curve = self.lanes.predicted(lane)
-        if curve is None:
-            return None
-        row = int(curve.positions.searchsorted(position, "right")) - 1
-        return int(curve.bytes[row]) if row >= 0 else 0
+        return None if curve is None else curve.at(position)
 
     def index(self, row: int, column: int, parent: Index = ROOT) -> QModelIndex:
         if not self.hasIndex(row, column, parent):
@@ -95,9 +104,17 @@ class LaneModel(QAbstractItemModel):
         value = self._value(lane, column)
         if value is None or role == RawRole:
             return value
-        return bytes_text(value) if role == Qt.ItemDataRole.DisplayRole else exact_bytes_text(value)
+        return bytes_text(value) if role == Qt.ItemDataRole.DisplayRole else self._exact(lane, column, value)
+
+    def _exact(self, lane: Lane, column: int, value: int) -> str:
+        """To the byte; of a part also what it is a part of."""
+        if column != MEASURED or not self.lanes.is_restricted:
+            return exact_bytes_text(value)
+        what, when = (lane.bytes, "in the step") if self.ranged else (lane.total_at(self.cursor), "at the cursor")
+        return f"{exact_bytes_text(value)} of {exact_bytes_text(what)} {when}"
 
     def _value(self, lane: Lane, column: int) -> int | None:
         if column == MEASURED:
-            return lane.total_at(self.cursor)
+            shown = self.lanes.shown(lane)
+            return shown.bytes if self.ranged else shown.total_at(self.cursor)
         return self.predicted_at(lane, self.cursor) if column == PREDICTED else None

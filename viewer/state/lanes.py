@@ -6,7 +6,7 @@ A lane keeps only the positions at which it changes, so that all lanes together 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -42,13 +42,40 @@ class Lane:
     layers: tuple[int, ...]
     super_block: int
     categories: tuple[Category, ...]
+    index: I64
+    """Which rows of the run's allocations these are."""
     rows: Allocations
     labels: I64
     """For each row its place in `categories`."""
-    positions: I64
-    """Where the lane changes, rising; the first is 0."""
-    totals: I64
-    """Bytes from `positions[i]` on."""
+
+    @cached_property
+    def positions(self) -> I64:
+        """Where the lane changes, rising; the first is 0."""
+        return self._steps[0]
+
+    @cached_property
+    def totals(self) -> I64:
+        """Bytes from `positions[i]` on."""
+        return self._steps[1]
+
+    @cached_property
+    def _steps(self) -> tuple[I64, I64]:
+        edges = np.concatenate(([0], self.rows.start, self.rows.end))
+        deltas = np.concatenate(([0], self.rows.bytes, -self.rows.bytes))
+        positions, where = np.unique(edges, return_inverse=True)
+        sums = np.zeros(len(positions), np.int64)
+        np.add.at(sums, where, deltas)
+        return positions, np.cumsum(sums)
+
+    @property
+    def bytes(self) -> int:
+        """Of all allocations of the lane, whenever they live."""
+        return int(self.rows.bytes.sum())
+
+    def restricted(self, mask: B1) -> Lane:
+        """The lane of those allocations that a mask over the run's allocations leaves."""
+        kept = np.flatnonzero(mask[self.index])
+        return replace(self, index=self.index[kept], rows=self.rows.take(kept), labels=self.labels[kept])
 
     @property
     def highest(self) -> int:
@@ -89,6 +116,30 @@ class Lanes:
     inner: tuple[tuple[Lane, ...], ...]
     _tried: tuple[Segments, PredictedSteps | None] | None = None
     """The plan tried last, laid over the run: the slider asks for every lane of it."""
+    _mask: B1 | None = None
+    _shown: dict[Lane, Lane] = field(default_factory=dict)
+
+    def restrict(self, mask: B1 | None) -> None:
+        """Show only what this mask over the run's allocations leaves; None shows everything."""
+        self._mask, self._shown = mask, {}
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether only a part is shown."""
+        return self._mask is not None
+
+    @property
+    def all(self) -> list[Lane]:
+        """Outer and inner ones."""
+        return [*self.outer, *(lane for lanes in self.inner for lane in lanes)]
+
+    def shown(self, lane: Lane) -> Lane:
+        """What is shown of a lane; worked out when it is first asked for."""
+        if self._mask is None:
+            return lane
+        if lane not in self._shown:
+            self._shown[lane] = lane.restricted(self._mask)
+        return self._shown[lane]
 
     @cached_property
     def scales(self) -> tuple[int, int]:
@@ -144,13 +195,7 @@ def _lane(
     run: Run, name: str, layers: tuple[int, ...], block: int, categories: tuple[Category, ...], mine: B1, labels: I64
 ) -> Lane:
     rows = np.flatnonzero(mine)
-    allocations = run.allocations.take(rows)
-    edges = np.concatenate(([0], allocations.start, allocations.end))
-    deltas = np.concatenate(([0], allocations.bytes, -allocations.bytes))
-    positions, where = np.unique(edges, return_inverse=True)
-    sums = np.zeros(len(positions), np.int64)
-    np.add.at(sums, where, deltas)
-    return Lane(name, layers, block, categories, allocations, labels[rows], positions, np.cumsum(sums))
+    return Lane(name, layers, block, categories, rows, run.allocations.take(rows), labels[rows])
 
 
 def predicted_of(run: Run, layers: tuple[int, ...]) -> PredictedCurve | None:

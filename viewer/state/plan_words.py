@@ -19,14 +19,14 @@ def measured_sentence(run: Run) -> str:
 
 
 def outcome_sentence(planner: Planner, outcome: Outcome) -> str:
-    """`Peak 358 MiB instead of 751 MiB, 52.3% less, reached in ...; activations ...; +500 ms per step (estimate).`"""
+    """`Peak 358 MiB instead of 751 MiB, 52.3% less, in ...; activations up to ...; +500 ms per step (estimate).`"""
     run = planner.run
     gain = 1 - outcome.peak_bytes / max(run.peak_bytes, 1)
     less = f"{percent_text(gain)} less" if gain > 0 else "no gain" if not gain else f"{percent_text(-gain)} more"
-    then, now = bytes_text(outcome.activation_peak_bytes), bytes_text(int(run.activation_curve.max()))
+    where = where_text(planner, outcome).removeprefix("reached ")
     return (
-        f"Peak {bytes_text(outcome.peak_bytes)} instead of {bytes_text(run.peak_bytes)}, {less},"
-        f" {where_text(planner, outcome)}; activations up to {then} instead of {now};{_kept(outcome)}"
+        f"Peak {bytes_text(outcome.peak_bytes)} instead of {bytes_text(run.peak_bytes)}, {less}, {where};"
+        f" activations up to {bytes_text(outcome.activation_peak_bytes)};{_kept(outcome)}"
         f" {cost_text(outcome)} (estimate)."
     )
 
@@ -35,11 +35,12 @@ def exact_text(run: Run, outcome: Outcome | None) -> str:
     """The peak and the activations of a plan, or of the step as recorded, to the byte."""
     peak = run.peak_bytes if outcome is None else outcome.peak_bytes
     activations = int(run.activation_curve.max()) if outcome is None else outcome.activation_peak_bytes
-    return f"peak {exact_bytes_text(peak)}, activations {exact_bytes_text(activations)}"
+    kept = f", {exact_bytes_text(outcome.cached_bytes)} of outputs kept" if outcome and outcome.cached_bytes else ""
+    return f"peak {exact_bytes_text(peak)}, activations {exact_bytes_text(activations)}{kept}"
 
 
 def _kept(outcome: Outcome) -> str:
-    return f" {bytes_text(outcome.cached_bytes)} of operators' outputs kept;" if outcome.cached_bytes else ""
+    return f" {bytes_text(outcome.cached_bytes)} of outputs kept;" if outcome.cached_bytes else ""
 
 
 def cost_text(outcome: Outcome) -> str:
@@ -57,12 +58,18 @@ def layers_again(outcome: Outcome) -> int:
 def point_text(outcome: Outcome, measured_bytes: int) -> str:
     """What is shown on hover over a plan."""
     if not outcome.ranges:
-        return f"no checkpoints: peak {bytes_text(outcome.peak_bytes)}"
+        return none_text(outcome.peak_bytes)
     saved = difference_text(outcome.peak_bytes - measured_bytes)
     return (
         f"{plan_name(outcome)}\npeak {bytes_text(outcome.peak_bytes)} ({saved}), {cost_text(outcome)}\n"
+        f"{exact_bytes_text(outcome.peak_bytes)}, {exact_bytes_text(outcome.peak_bytes - measured_bytes)} from none\n"
         "estimate; a click tries it"
     )
+
+
+def none_text(peak_bytes: int) -> str:
+    """The step without a plan."""
+    return f"no checkpoints: peak {bytes_text(peak_bytes)} ({exact_bytes_text(peak_bytes)})"
 
 
 def plan_name(outcome: Outcome) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..look.tips import one_line
 from .settings import Settings
 
 MOST = 12
@@ -52,8 +53,8 @@ class RecentFiles:
             self.folder = os.path.dirname(new[0])
 
     def add_opened(self, paths: Iterable[str], names: set[str]) -> None:
-        """Of these, the ones whose runs, known by their names, opened; a folder counts if any run did."""
-        self.add(p for p in paths if os.path.basename(p) in names or (names and os.path.isdir(p)))
+        """Of these, the ones whose runs, known by the names they are shown by, opened; a folder counts if any did."""
+        self.add(p for p in paths if one_line(os.path.basename(p)) in names or (names and os.path.isdir(p)))
 
     def forget(self, path: str) -> None:
         """Leave one out of the list; the file itself is not touched."""

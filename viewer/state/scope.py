@@ -11,13 +11,13 @@ from memstrata.capture.format.schema import I64
 
 from ..model.axes import AXES, XAxis
 from ..model.bands import Bands, bands_of
-from ..model.curves import local_peaks
 from ..model.query import AllocationQuery
 from ..model.run import Run
-from .ahead import AHEAD, MANY, afterwards
+from .ahead import AHEAD, MANY, afterwards, step_peaks
 from .jobs import Jobs
 from .plan_jobs import WhatIf
-from .session import Session
+from .pointed import NOTHING, Pointed
+from .session import Gesture, Session
 from .view_state import RunView, ViewState
 from .within import shown_query
 
@@ -28,10 +28,14 @@ class Scope(QObject):
     changed = Signal(object, object)
     """(old, new), both `RunView` of this run; not emitted while the run is closed."""
 
+    pointed = Signal(object)
+    """What is under the pointer in some view of the run, a `Pointed`; only where it is another thing than before."""
+
     def __init__(self, session: Session, run: Run, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.session = session
         self.run = run
+        self.under_pointer: Pointed = NOTHING
         jobs = self.ahead = Jobs()
         jobs.end_with(self)
         session.changed.connect(self._session_changed)
@@ -46,12 +50,19 @@ class Scope(QObject):
         """What is looked at now."""
         return self.session.view(self.session.state.runs.index(self.run))
 
-    def look(self, **changes: Any) -> None:
-        """Change what is looked at; positions and rows outside the run are brought inside."""
+    def look(self, gesture: Gesture | None = None, **changes: Any) -> None:
+        """Change what is looked at; positions and rows outside the run are brought inside. Changes of one gesture are
+        one step of undo."""
         for place in ("cursor", "mark"):
             if changes.get(place) is not None:
                 changes[place] = min(max(int(changes[place]), 0), self.run.n_events)
-        self.session.look(self.session.state.runs.index(self.run), **changes)
+        self.session.look(self.session.state.runs.index(self.run), gesture, **changes)
+
+    def point(self, at: Pointed = NOTHING) -> None:
+        """The pointer rests on this."""
+        if at != self.under_pointer:
+            self.under_pointer = at
+            self.pointed.emit(at)
 
     @property
     def bands(self) -> Bands:
@@ -63,10 +74,10 @@ class Scope(QObject):
         """The x axis in force."""
         return self.run.once(AXES[self.view.axis].make)
 
-    @cached_property
+    @property
     def local_peaks(self) -> I64:
         """Positions of the peaks of all bytes that stand out."""
-        return local_peaks(self.run.curve)
+        return self.run.once(step_peaks)
 
     @cached_property
     def what_if(self) -> WhatIf:
@@ -102,5 +113,7 @@ class Scope(QObject):
         before, after = old.views[old.runs.index(self.run)], new.views[new.runs.index(self.run)]
         if before.keep != after.keep and "what_if" in vars(self):
             self.what_if.use(after.keep)
+        if before.grouping != after.grouping:
+            self.point()  # bands are counted by the grouping
         if before != after:
             self.changed.emit(before, after)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FILES, PICTURE, CHART, TABLE = "Files and window", "Going back", "While the timeline has the focus", "In tables"
+FILES, PICTURE, TABLE = "Files and window", "Going back", "In tables"
+CHART = "While the timeline or the curves have the focus"
+STEP = "Anywhere but where letters are typed or look for a row"
 OTHERS, MOUSE = "While another picture has the focus", "With the mouse on a timeline"
 
 
@@ -30,25 +32,28 @@ SHORTCUTS: dict[str, Shortcut] = {
     "shortcuts": Shortcut(FILES, ("?", "F1"), "Show this list"),
     "undo": Shortcut(PICTURE, ("Ctrl+Z",), "Undo: go back to what was looked at before"),
     "redo": Shortcut(PICTURE, ("Ctrl+Y", "Ctrl+Shift+Z"), "Redo"),
-    "zoom in": Shortcut(CHART, ("W", "Up", "+", "="), "Zoom in around the cursor"),
-    "zoom out": Shortcut(CHART, ("S", "Down", "-"), "Zoom out"),
-    "pan left": Shortcut(CHART, ("A",), "Move the picture to earlier"),
-    "pan right": Shortcut(CHART, ("D",), "Move the picture to later"),
-    "whole": Shortcut(CHART, ("0",), "Show the whole step"),
-    "step back": Shortcut(CHART, ("Left",), "Cursor one event back"),
-    "step": Shortcut(CHART, ("Right",), "Cursor one event on"),
+    "timeline": Shortcut(FILES, ("Ctrl+T",), "Go to the timeline, or to the curves of a comparison"),
+    "filter": Shortcut(FILES, ("F", "Ctrl+F"), "Type a filter; Enter or Esc leads back"),
+    "zoom in": Shortcut(STEP, ("W", "+", "="), "Zoom in around the cursor"),
+    "zoom out": Shortcut(STEP, ("S", "-"), "Zoom out"),
+    "pan left": Shortcut(STEP, ("A",), "Move the picture to earlier"),
+    "pan right": Shortcut(STEP, ("D",), "Move the picture to later"),
+    "whole": Shortcut(STEP, ("0",), "Show the whole step"),
+    "nearer": Shortcut(CHART, ("Up",), "Zoom in"),
+    "farther": Shortcut(CHART, ("Down",), "Zoom out"),
+    "step back": Shortcut(CHART, ("Left",), "Cursor one event back; curves: one place or event"),
+    "step": Shortcut(CHART, ("Right",), "Cursor one event on; curves: one place or event"),
     "leap back": Shortcut(CHART, ("Shift+Left",), "Cursor a twentieth of the step back"),
     "leap": Shortcut(CHART, ("Shift+Right",), "Cursor a twentieth of the step on"),
     "first": Shortcut(CHART, ("Home",), "Cursor to the start"),
     "last": Shortcut(CHART, ("End",), "Cursor to the end"),
-    "peak": Shortcut(CHART, ("P",), "Cursor to the peak"),
-    "peak before": Shortcut(CHART, (",",), "Cursor to the local peak before"),
-    "peak after": Shortcut(CHART, (".",), "Cursor to the next local peak"),
-    "phase before": Shortcut(CHART, ("[",), "Cursor to the start of the phase before"),
-    "phase after": Shortcut(CHART, ("]",), "Cursor to the start of the next phase"),
-    "mark": Shortcut(CHART, ("M",), "Set a mark to measure from, or take it away"),
-    "filter": Shortcut(CHART, ("F",), "Type a filter"),
-    "escape": Shortcut(CHART, ("Esc",), "Show everything again"),
+    "peak": Shortcut(STEP, ("P",), "Cursor to the peak; curves: again to that of the other run"),
+    "peak before": Shortcut(STEP, (",",), "Cursor to the local peak before"),
+    "peak after": Shortcut(STEP, (".",), "Cursor to the next local peak"),
+    "phase before": Shortcut(STEP, ("[",), "Cursor to the start of the phase before"),
+    "phase after": Shortcut(STEP, ("]",), "Cursor to the start of the next phase"),
+    "mark": Shortcut(STEP, ("M",), "Set a mark to measure from, or take it away"),
+    "escape": Shortcut(STEP, ("Esc",), "Let go of what is selected, and of the mark"),
     "copy": Shortcut(TABLE, ("Ctrl+C",), "Copy the selected rows"),
     "follow": Shortcut(TABLE, ("Return",), "Go to the allocations behind a finding, a layer or an item"),
     "forget": Shortcut(TABLE, ("Del",), "Leave a recent file out of the list"),

@@ -60,6 +60,8 @@ class ViewState:
     else what the user chose."""
     common_axis: str = ""
     """Key of the x axis of the comparison; empty for the one that suits the runs."""
+    common_visible: tuple[float, float] | None = None
+    """First and last x of that axis on screen; None for all of it."""
     cut: str = ""
     """Key of the grouping that cuts the comparison's differences; empty for the one that suits the runs."""
 
@@ -76,6 +78,10 @@ class ViewState:
         return (self.runs[-2], self.runs[-1]) if len(self.runs) >= 2 else None
 
 
+_NOWHERE: dict[str, Any] = {"slot": None, "common_visible": None}
+"""No place on the axis of a comparison, as where it is one of other runs."""
+
+
 def first_view(run: Run, grouping: str) -> RunView:
     """The view a file opens with: the cursor on the peak, the largest
     allocation that has a stack selected, the whole step, time where there is one."""
@@ -89,12 +95,12 @@ def first_view(run: Run, grouping: str) -> RunView:
 def opened(state: ViewState, run: Run, grouping: str) -> ViewState:
     """The state with one more run; the second run brings the comparison to the front."""
     runs, views = (*state.runs, run), (*state.views, first_view(run, grouping))
-    return replace(state, runs=runs, views=views, page=COMPARE if len(runs) >= 2 else 0, slot=None, pair=None)
+    return replace(state, runs=runs, views=views, page=COMPARE if len(runs) >= 2 else 0, pair=None, **_NOWHERE)
 
 
 def compared(state: ViewState, pair: tuple[Run, Run] | None) -> ViewState:
     """The state with this comparison in front, or, where nothing stands out, with the run opened first."""
-    return replace(state, pair=pair, page=0 if pair is None else COMPARE, slot=None)
+    return replace(state, pair=pair, page=0 if pair is None else COMPARE, **_NOWHERE)
 
 
 def closed(state: ViewState, index: int) -> ViewState:
@@ -106,7 +112,7 @@ def closed(state: ViewState, index: int) -> ViewState:
         page = 0
     pair = state.pair if state.pair is not None and set(state.pair) <= set(runs) else None
     page = max(COMPARE, min(page, max(len(runs) - 1, 0)))
-    return replace(state, runs=runs, views=views, page=page, slot=None, pair=pair)
+    return replace(state, runs=runs, views=views, page=page, pair=pair, **_NOWHERE)
 
 
 def looking(state: ViewState, index: int, **changes: Any) -> ViewState:

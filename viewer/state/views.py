@@ -18,8 +18,8 @@ class ViewSpec:
     needs: frozenset[str]
     factory: Callable[[Scope], Any]
     place: str = "below"
-    """In the middle of the page `chart` for what lies on the x axis, `legend` and `lanes` beside and under it; as a
-    dock `below` for a tab, `side` beside the tabs."""
+    """`chart` for what stands in the middle of the page, whose axis the others follow. All others are docks, at first
+    `legend` beside the chart, `lanes` under it, `below` for a tab, `side` beside the tabs."""
 
 
 def available(specs: Iterable[ViewSpec], capabilities: frozenset[str]) -> dict[str, ViewSpec]:

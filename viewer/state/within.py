@@ -38,3 +38,34 @@ def shown_query(view: RunView) -> AllocationQuery:
     if view.within == "alive":
         return replace(query, alive_in=span)
     return replace(query, born=span, position=span[1] if view.within == "survived" else None)
+
+
+def picture_query(view: RunView) -> AllocationQuery | None:
+    """What a picture of all allocations, not only of those alive at the cursor, shows in colour: what the selection,
+    the filter and the range leave. None where nothing is restricted."""
+    if within_of(view) != CURSOR:
+        return shown_query(view)
+    if view.query is None and not view.filter:
+        return None
+    return replace(view.query or AllocationQuery(), filter=view.filter)
+
+
+def limit_query(view: RunView) -> AllocationQuery | None:
+    """The same whatever is selected: what the filter and the range leave."""
+    return picture_query(replace(view, query=None))
+
+
+def limit_text(view: RunView) -> str:
+    """`matching "mlp", alive anywhere from mark to cursor`; empty where neither restricts anything."""
+    ranged = WITHIN[view.within] if within_of(view) != CURSOR else ""
+    matching = f'matching "{view.filter}"' if view.filter else ""
+    return ", ".join(filter(None, (matching, ranged)))
+
+
+def not_applied_text(view: RunView, of: str = "the whole step") -> str:
+    """What a view says that no filter and no range restricts, while there are any; else nothing."""
+    words = [f'the filter "{view.filter}"'] if view.filter else []
+    words += ["the range from mark to cursor"] if within_of(view) != CURSOR else []
+    if not words:
+        return ""
+    return f"For {of}: {' and '.join(words)} {'does' if len(words) == 1 else 'do'} not apply here."

@@ -10,12 +10,17 @@ import numpy as np
 from memstrata.capture.format.schema import NONE
 
 from ...model import stacks
+from ...model.grouping_facts import stream_name
+from ...model.pools import pool_name
 from ...model.run import Run
 from ..place import place_of
 from .config import Config, parse
+from .end_layout import end_layout
 from .fast import Said
 from .fragmentation import Fragmentation, fragmentation
+from .history import Layout
 from .oom import Oom, predicted_oom, recorded_ooms
+from .past import pool_ids
 from .recorded import Recorded
 from .replay import Replay, Verification, first_operations, replay, state_at, verify
 from .sequence import Op, State
@@ -150,6 +155,19 @@ class Answer:
         kinds = self.known.sequence.kind
         retried = int((kinds == Op.retry).sum())
         return retried + int((kinds == Op.empty_cache).sum()), retried
+
+    @cached_property
+    def recorded_end(self) -> Layout | None:
+        """The reserved memory as the file ends; None where no allocator reports it."""
+        return end_layout(self.run)
+
+    def kind_text(self, pool: int, is_small: bool, stream: int) -> str:
+        """`private pool (0, 3), small, default stream`: what a range serves."""
+        return f"{pool_name(*self._pools[pool], is_small)}, {stream_name(stream)}"
+
+    @cached_property
+    def _pools(self) -> list[tuple[int, int]]:
+        return pool_ids(self.run)
 
     def requested_bytes(self, number: int) -> int:
         """Bytes that an allocation asked for; those of a failed one where it passes in a what-if."""

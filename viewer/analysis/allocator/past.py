@@ -15,6 +15,7 @@ import numpy as np
 
 from memstrata.capture.format.schema import I64, Action
 
+from ...model.endstate import DEFAULT_POOL
 from ...model.run import Run
 from .config import LARGE_SEGMENT, Config
 from .rules import SMALL_SEGMENT, SMALL_SIZE, least_remainder, rounded
@@ -77,9 +78,17 @@ def pool_numbers(run: Run) -> I64:
     segments = run.recording.allocator_segments
     mine = np.flatnonzero(segments.device == run.device_row)
     mine = mine[np.argsort(segments.address[mine], kind="stable")]
-    ids = list(zip(segments.pool_owner[mine].tolist(), segments.pool_id[mine].tolist()))
-    numbers = {key: i for i, key in enumerate(sorted({*ids, (0, 0)} - {(0, 0)}), 1)}
-    return np.array([numbers.get(key, 0) for key in ids], np.int64)
+    ids = zip(segments.pool_owner[mine].tolist(), segments.pool_id[mine].tolist())
+    numbers = {key: i for i, key in enumerate(pool_ids(run))}
+    return np.array([numbers[key] for key in ids], np.int64)
+
+
+def pool_ids(run: Run) -> list[tuple[int, int]]:
+    """(owner, id) of the pool with each number; the first is the default pool, (0, 0)."""
+    segments = run.recording.allocator_segments
+    mine = segments.device == run.device_row
+    found = set(zip(segments.pool_owner[mine].tolist(), segments.pool_id[mine].tolist()))
+    return [DEFAULT_POOL, *sorted(found - {DEFAULT_POOL})]
 
 
 def _undo(run: Run, event: int, native: dict[int, _Range], mapped: _Mapped) -> None:

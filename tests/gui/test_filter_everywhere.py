@@ -1,0 +1,244 @@
+"""One filter and one range for all views, typed and brushed in the real window: what follows, and what says it does
+not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from memstrata.capture.format.schema import Category
+from memstrata.viewer.analysis.at_peaks import alive_at_peak
+from memstrata.viewer.look.units import bytes_text
+from memstrata.viewer.model.query import AllocationQuery
+from memstrata.viewer.panels.whole_step import WholeStepNote
+from memstrata.viewer.state.array_table import RawRole
+from memstrata.viewer.state.lane_model import MEASURED
+
+from .conftest import worked
+
+MIB = 1 << 20
+LEFT, SHIFT = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier
+WHOLE_STEP = ("findings", "prediction", "what_if", "what_else", "problems")
+
+
+@pytest.fixture
+def page(opened: Any, samples: Path) -> Any:
+    return opened(str(samples / "before.mstrata"))
+
+
+def typed(qtbot: QtBot, page: Any, text: str) -> None:
+    line = page.filter.line
+    line.setFocus()
+    line.selectAll()
+    qtbot.keyClicks(line, text)
+    qtbot.keyClick(line, Qt.Key.Key_Return)
+    qtbot.wait(150)
+
+
+def brush(qtbot: QtBot, page: Any, first: float, last: float) -> tuple[int, int]:
+    """Drag with Shift from one share of the events to another; returns the positions of the range."""
+    timeline, scope = page.views["timeline"].timeline, page.scope
+    pixel = lambda share: timeline.mapFromScene(
+        timeline.view.mapViewToScene(QPointF(float(scope.axis.x_of(scope.run.n_events * share)), 20 * MIB))
+    )
+    start, end, target = pixel(first), pixel(last), timeline.viewport()
+    QTest.mousePress(target, LEFT, SHIFT, start)
+    for step in range(1, 7):
+        QTest.mouseMove(target, start + QPoint((end - start).x() * step // 6, 0), 20)
+    QTest.mouseRelease(target, LEFT, SHIFT, end)
+    qtbot.wait(150)
+    return scope.view.mark, scope.view.cursor
+
+
+def lane_bytes(page: Any) -> list[int]:
+    model = page.views["lanes"].tree.lane_model
+    return [model.index(row, MEASURED).data(RawRole) for row in range(model.rowCount())]
+
+
+def test_the_lanes_show_only_what_matches_and_grey_behind_it(page: Any, qtbot: QtBot) -> None:
+    tree, run, cursor = page.views["lanes"].tree, page.scope.run, page.scope.view.cursor
+    activations = frozenset((Category.activation, Category.rematerialized))
+    picture = tree.grab().toImage()
+    assert sum(lane_bytes(page)) == AllocationQuery(position=cursor, categories=activations).bytes(run)
+    typed(qtbot, page, "mlp")
+    wanted = AllocationQuery(position=cursor, categories=activations, filter="mlp")
+    assert sum(lane_bytes(page)) == wanted.bytes(run) > 0
+    assert page.views["lanes"].note.text().startswith('in colour: matching "mlp"; grey: the rest; ')
+    filtered = tree.grab().toImage()
+    typed(qtbot, page, "nonsense_zz")
+    assert set(lane_bytes(page)) == {0}
+    nothing = tree.grab().toImage()
+    rect = tree.visualRect(tree.lane_model.index(0, 3))
+    x, y = tree.span[0] + (tree.span[1] - tree.span[0]) // 3, rect.bottom() - 9
+    place = tree.viewport().mapTo(tree, QPoint(x, y))
+    colours = [image.pixelColor(place * image.devicePixelRatio()).name() for image in (picture, filtered, nothing)]
+    assert colours[0] == colours[1] != colours[2] == tree.theme.border
+    qtbot.keyClick(page.filter.line, Qt.Key.Key_Escape)
+    qtbot.wait(150)
+    assert sum(lane_bytes(page)) == AllocationQuery(position=cursor, categories=activations).bytes(run)
+    assert page.views["lanes"].note.text().startswith("full height")
+
+
+def test_a_brushed_range_restricts_the_lanes_and_undo_gives_them_back(page: Any, window: Any, qtbot: QtBot) -> None:
+    tree, run = page.views["lanes"].tree, page.scope.run
+    before = lane_bytes(page)
+    span = brush(qtbot, page, 0.03, 0.1)
+    activations = frozenset((Category.activation, Category.rematerialized))
+    inside = AllocationQuery(alive_in=span, categories=activations)
+    assert sum(lane_bytes(page)) == inside.bytes(run)
+    assert tree.lane_model.headerData(MEASURED, Qt.Orientation.Horizontal) == "in range"
+    assert "alive anywhere from mark to cursor" in page.views["lanes"].note.text()
+    page.scope.look(("within",), within="made")
+    qtbot.wait(150)
+    made = AllocationQuery(born=span, categories=activations)
+    assert sum(lane_bytes(page)) == made.bytes(run) < inside.bytes(run)
+    lanes = tree.lane_model.lanes
+    starts = np.concatenate([lanes.shown(lane).rows.start for lane in lanes.outer])
+    assert len(starts) and span[0] < starts.min() and starts.max() <= span[1]
+    assert "made from mark to cursor" in page.views["lanes"].note.text()
+    window.undo_action.trigger()
+    window.undo_action.trigger()
+    qtbot.wait(150)
+    assert lane_bytes(page) == before
+
+
+def test_the_allocators_map_dims_what_does_not_match_and_says_how_many_bytes_do(page: Any, qtbot: QtBot) -> None:
+    panel, run = page.bring_forward("allocator"), page.scope.run
+    qtbot.waitUntil(lambda: panel.map.layout_shown is not None, timeout=20_000)
+    whole = panel.map.grab().toImage()
+    typed(qtbot, page, "mlp")
+    layout, mask = panel.map.layout_shown, run.filtered("mlp")
+    held = int(layout.block_bytes[mask[layout.number]].sum())
+    assert 0 < held < int(layout.block_bytes.sum())
+    assert f'In full colour: {bytes_text(held)} in blocks matching "mlp".' in panel.caption.text()
+    assert f"{held:,} bytes in blocks in full colour" in panel.caption.toolTip()
+    picture = panel.map.grab().toImage()
+    others = np.where(layout.number == page.scope.view.allocation, 0, layout.block_bytes)
+    for block in (int((others * mask[layout.number]).argmax()), int((others * ~mask[layout.number]).argmax())):
+        place = panel.map.boxes_of(block)[0].center().toPoint() + QPoint(0, 5)
+        same = whole.pixelColor(place) == picture.pixelColor(place)
+        assert same == bool(mask[layout.number[block]])
+    typed(qtbot, page, "nonsense_zz")
+    assert "In full colour: 0 B in blocks" in panel.caption.text()
+
+
+def test_the_map_follows_the_range_too(page: Any, qtbot: QtBot) -> None:
+    panel, run = page.bring_forward("allocator"), page.scope.run
+    qtbot.waitUntil(lambda: panel.map.layout_shown is not None, timeout=20_000)
+    span = brush(qtbot, page, 0.1, 0.3)
+    page.scope.look(within="made")
+    qtbot.waitUntil(lambda: "made from mark to cursor" in panel.caption.text())
+    mask = AllocationQuery(born=span).mask(run)
+    held = int(panel.map.layout_shown.block_bytes[mask[panel.map.layout_shown.number]].sum())
+    assert held > 0 and f"{held:,} bytes in blocks in full colour" in panel.caption.toolTip()
+
+
+def test_the_picture_of_allocations_says_how_many_match(page: Any, qtbot: QtBot) -> None:
+    view, run = page.bring_forward("allocations"), page.scope.run
+    qtbot.waitUntil(lambda: view.caption.text() != "")
+    assert view.caption.text().startswith(f"{len(run.allocations):,} allocations: each lies on")
+    typed(qtbot, page, "mlp")
+    query = AllocationQuery(filter="mlp")
+    count, size = int(query.mask(run).sum()), query.bytes(run)
+    said = f'{len(run.allocations):,} allocations, {count:,} of them ({bytes_text(size)}) matching "mlp" in colour'
+    assert view.caption.text().startswith(f"{said}: each") and view.caption.toolTip().startswith(
+        f"{size:,} bytes in colour"
+    )
+    span = brush(qtbot, page, 0.2, 0.4)
+    both = replace(query, alive_in=span)
+    qtbot.waitUntil(lambda: f" {int(both.mask(run).sum()):,} of them" in view.caption.text())
+    colours = view.chart.painter.colours if hasattr(view.chart.painter, "colours") else None
+    if colours is not None:
+        strong = len(colours.fills) // 2
+        assert np.array_equal(colours.kind < strong, both.mask(run))
+
+
+@pytest.mark.parametrize("key", WHOLE_STEP)
+def test_what_is_of_the_whole_step_says_so_while_a_filter_or_a_range_is_in_force(
+    page: Any, qtbot: QtBot, key: str
+) -> None:
+    view = page.bring_forward(key)
+    note = view.findChild(WholeStepNote)
+    assert not note.isVisible()
+    typed(qtbot, page, "mlp")
+    assert note.isVisible() and note.y() == 0 and note.height() == note.sizeHint().height()
+    assert note.text() == 'For the whole step: the filter "mlp" does not apply here.'
+    brush(qtbot, page, 0.2, 0.4)
+    assert "and the range from mark to cursor do not apply here" in note.text()
+    qtbot.keyClick(page.filter.line, Qt.Key.Key_Escape)
+    page.scope.look(mark=None)
+    assert not note.isVisible()
+
+
+def numbers(table: Any, column: int) -> list[int]:
+    return [table.index(row, column).data(RawRole) for row in range(table.rowCount())]
+
+
+@pytest.fixture
+def compared(opened: Any, pair: tuple[str, str]) -> Any:
+    page = opened(*pair)
+    assert page.kind == "compare"
+    return page
+
+
+def test_a_filter_typed_in_the_comparison_filters_both_runs_and_every_table(
+    compared: Any, window: Any, qtbot: QtBot
+) -> None:
+    runs = compared.pair
+    qtbot.keyClick(compared, Qt.Key.Key_F)
+    assert compared.filter.line.hasFocus()
+    qtbot.keyClicks(compared.filter.line, "mlp")
+    qtbot.keyClick(compared.filter.line, Qt.Key.Key_Return)
+    qtbot.wait(150)
+    assert [view.filter for view in window.session.state.views] == ["mlp", "mlp"]
+    sums = [AllocationQuery(position=run.peak_position, filter="mlp").bytes(run) for run in runs]
+    table = compared.cut.table.table
+    for column, size in zip((1, 2), sums):
+        assert sorted(numbers(table, column))[-1] == size  # the last row is the sum
+        assert sum(numbers(table, column)) == 2 * size
+    assert (compared.cut.chart.shown.a_bytes, compared.cut.chart.shown.b_bytes) == tuple(sums)
+    assert compared.filter.said.toolTip().splitlines() == [f"{n}: {size:,} bytes" for n, size in zip("AB", sums)]
+    assert "all else is of the whole steps" in compared.filter.said.text()
+    changes = worked(compared.bring_forward("changes"), qtbot)
+    qtbot.waitUntil(lambda: changes.table.rowCount() > 0)
+    gained = sum(numbers(changes.table, changes.table.columnCount() - 1))
+    assert gained == sums[1] - sums[0]
+    stacks = worked(compared.bring_forward("by_stack"), qtbot)
+    assert stacks.model().tree.nodes[0].bytes == sums
+    slots = compared.bring_forward("slots").table
+    assert max(numbers(slots, 1)) < runs[0].peak_bytes
+    window.undo_action.trigger()
+    qtbot.wait(150)
+    assert compared.filter.line.text() == "" and not compared.filter.said.isVisible()
+    assert sorted(numbers(compared.cut.table.table, 1))[-1] == runs[0].peak_bytes
+
+
+def test_a_filter_of_one_run_alone_is_not_applied_and_the_comparison_says_so(
+    compared: Any, window: Any, qtbot: QtBot
+) -> None:
+    window.session.look(0, filter="mlp")
+    assert compared.filter.said.text() == 'A is filtered by "mlp", B is not: it is not applied here'
+    assert sorted(numbers(compared.cut.table.table, 1))[-1] == compared.pair[0].peak_bytes
+    window.session.look(1, filter="mlp")
+    assert compared.filter.line.text() == "mlp"
+    size = int(compared.pair[0].allocations.bytes[alive_at_peak(compared.pair[0], "mlp")].sum())
+    assert sorted(numbers(compared.cut.table.table, 1))[-1] == size
+    window.session.look(1, filter="silu")  # the box is empty now, and leaves each run its own
+    assert compared.filter.line.text() == "" and [v.filter for v in window.session.state.views] == ["mlp", "silu"]
+    assert 'A is filtered by "mlp", B by "silu": neither is applied here' in compared.filter.said.text()
+
+
+def test_words_without_sense_change_nothing_in_the_comparison(compared: Any, window: Any, qtbot: QtBot) -> None:
+    line = compared.filter.line
+    line.setFocus()
+    qtbot.keyClicks(line, ">16XiB")
+    qtbot.keyClick(line, Qt.Key.Key_Return)
+    assert "is not a size" in compared.filter.said.text() and line.hasFocus()
+    assert [view.filter for view in window.session.state.views] == ["", ""]
