@@ -17,15 +17,7 @@ from memstrata.viewer.model.run import Run  # noqa: E402
 from memstrata.viewer.sources import open_file  # noqa: E402
 
 WIDTH = 16
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small tensors gain nothing from several."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 PLANS = [

@@ -28,15 +28,13 @@ from .recordings import codes, mlp
 
 WIDTH = 16
 usr1 = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no SIGUSR1 on this system")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """These steps are far too small for more. What is still armed afterwards is let go of."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def nothing_armed() -> Iterator[None]:
+    """What is still armed afterwards is let go of."""
     yield
-    torch.set_num_threads(before)
     gc.collect()
 
 

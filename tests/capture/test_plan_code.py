@@ -24,15 +24,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 RANKS, LAYERS, STEPS = 2, 4, 3
 PLANS = {"each": ((0, 1), (1, 2), (2, 3), (3, 4)), "pairs": ((0, 2), (2, 4)), "uneven": ((0, 1), (1, 4))}
 KEEPS = {"": "", "selective ": "matmul,attention"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small tensors gain nothing from several."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

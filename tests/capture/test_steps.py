@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,7 @@ from memstrata.viewer.report.text import report_text
 from .recordings import codes, mlp, tensors_of
 
 WIDTH = 16
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """These steps are far too small for more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Training:
