@@ -64,8 +64,16 @@ class StackTable:
 
     def frame(self, name: str, file: str, line: int) -> int:
         """The row of this frame."""
-        key = (self._strings.intern(name), self._strings.intern(file), line)
+        return self.frame_of(name, self._strings.intern(file), line)
+
+    def frame_of(self, name: str, file: int, line: int) -> int:
+        """The row of this frame, whose file is the string with this number."""
+        key = (self._strings.intern(name), file, line)
         return self._frames.setdefault(key, len(self._frames))
+
+    def file(self, path: str) -> int:
+        """The number of this string, for `frame_of`."""
+        return self._strings.intern(path)
 
     def push(self, parent: int, frame: int) -> int:
         """The stack that calls `frame` from `parent` (-1 for none)."""
@@ -73,9 +81,12 @@ class StackTable:
 
     def stack(self, frames_outermost_first: Iterable[int]) -> int:
         """The stack made of these frames; -1 if there are none."""
-        row = NONE
+        row, stacks = NONE, self._stacks
+        new = len(stacks)
         for frame in frames_outermost_first:
-            row = self.push(row, frame)
+            row = stacks.setdefault((row, frame), new)
+            if row == new:
+                new += 1
         return row
 
     def freeze(self) -> tuple[Frames, Stacks]:

@@ -10,7 +10,8 @@ import bisect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from .schema import B1, I32, I64, NONE, U8
 Row = dict[str, Any]
 
 _WORD = 1 << 64
+MAX_REPEATED = 1000
+"""How many entries of a file may be there already; a few do no harm."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +71,26 @@ class Rows:
     def __init__(self, parts: Sequence[Row | Run]) -> None:
         self._runs: list[tuple[int, int, int, Columns]] = []  # (position, first, behind the last, columns)
         self._dicts: list[Row] = []
-        self._at: list[int] = []
+        self._at: Sequence[int] = range(0)
+        self._where: Any = slice(None)
+        """The same, for numpy."""
         self.count = 0
+        if Run in set(map(type, parts)):
+            self._mixed(parts)
+        else:
+            self._dicts, self.count = list(parts), len(parts)  # type: ignore[arg-type]
+            self._at = range(self.count)
+
+    def _mixed(self, parts: Sequence[Row | Run]) -> None:
+        at = []
         for part in parts:
             if type(part) is Run:
                 self._run(part)
             else:
                 self._dicts.append(part)  # type: ignore[arg-type]
-                self._at.append(self.count)
+                at.append(self.count)
                 self.count += 1
+        self._at, self._where = at, np.array(at, np.int64)
 
     def _run(self, run: Run) -> None:
         columns, first = run.columns, run.first
@@ -105,7 +119,7 @@ class Rows:
     def missing(self, key: str) -> B1:
         """Which entries have no whole number `key` (to be asked before the column itself)."""
         out = np.zeros(self.count, np.bool_)
-        out[self._at] = [key not in row for row in self._dicts]
+        out[self._where] = [key not in row for row in self._dicts]
         for at, first, end, columns in self._runs:
             out[at : at + end - first] = key not in columns.integers
         return out
@@ -126,7 +140,7 @@ class Rows:
         if not self._runs:
             return of_dicts
         out = np.empty(self.count, np.int64)
-        out[self._at] = of_dicts
+        out[self._where] = of_dicts
         for at, first, end, columns in self._runs:
             if key in columns.integers:
                 out[at : at + end - first] = columns.integers[key][first:end]
@@ -143,8 +157,7 @@ class Rows:
         known = self._runs[0][3].shared.texts if self._runs else []
         numbers = {text: number for number, text in enumerate(known)}
         out = np.full(self.count, NONE, np.int32)
-        values = (row.get(key) for row in self._dicts)
-        out[self._at] = [numbers.setdefault(v, len(numbers)) if type(v) is str else NONE for v in values]
+        out[self._where] = _text_numbers(column(self._dicts, key, None), numbers)
         for at, first, end, columns in self._runs:
             if key in columns.texts:
                 out[at : at + end - first] = columns.texts[key][first:end]
@@ -152,12 +165,12 @@ class Rows:
             columns.texts.pop(key, None)
         return out, list(numbers)
 
-    def by_frames(self, row_of: Callable[[Any], int], of_dict: Callable[[Row], int]) -> I32:
-        """For each entry what `row_of` says of its list of frames, and `of_dict` of a dict; -1 for no frames."""
+    def by_frames(self, rows_of: Callable[[list[Any]], list[int]], frames_of: Callable[[list[Row]], list[Any]]) -> I32:
+        """For each entry what `rows_of` says of its list of frames, which `frames_of` finds in dicts; -1 for none."""
         out = np.full(self.count, NONE, np.int32)
-        out[self._at] = [of_dict(row) for row in self._dicts]
+        out[self._where] = rows_of(frames_of(self._dicts))
         if self._runs:
-            rows = np.array([*map(row_of, self._runs[0][3].shared.lists), NONE], np.int32)
+            rows = np.array([*rows_of(self._runs[0][3].shared.lists), NONE], np.int32)
             for at, first, end, columns in self._runs:
                 if columns.frames is not None:
                     out[at : at + end - first] = rows[columns.frames[first:end]]
@@ -169,6 +182,36 @@ def entries(value: Any, what: str) -> list[Row | Run]:
     if type(value) not in (list, tuple) or not set(map(type, value)) <= {dict, Run}:
         raise ValueError(f"{what} is not a list of records")
     return list(value)
+
+
+def all_entries(values: list[Any], plural: str, what: str, limit: float) -> tuple[list[Row | Run], list[int]]:
+    """(`entries` of all of these, how many each has); ValueError if there are more than `limit` of them."""
+    if set(map(type, values)) <= {list, tuple} and sum(map(len, values)) <= limit:
+        parts = list(chain.from_iterable(values))
+        if set(map(type, parts)) <= {dict}:
+            return parts, list(map(len, values))
+    out: list[Row | Run] = []
+    counts: list[int] = []
+    total = 0
+    for value in values:
+        own = entries(value, what)
+        counts.append(count(own))
+        total += counts[-1]
+        if total > limit:
+            raise ValueError(f"it repeats its {plural} more often than a file of its size can hold")
+        out += own
+    return out, counts
+
+
+def listed_once(parts: Sequence[Row | Run], plural: str) -> None:
+    """ValueError if more than `MAX_REPEATED` of these are among those before them: no snapshot lists anything twice.
+
+    A reference takes two bytes, and packed next to none, so that a small file could list a thing millions of times.
+    """
+    if len(parts) > MAX_REPEATED:
+        places = np.sort(np.fromiter(map(id, parts), np.int64, len(parts)))
+        if np.count_nonzero(places[1:] == places[:-1]) > MAX_REPEATED:
+            raise ValueError(f"it lists the same {plural} over and over")
 
 
 def count(parts: Sequence[Row | Run]) -> int:
@@ -183,9 +226,17 @@ def dicts(value: Any, what: str) -> list[Row]:
     return list(value)
 
 
+def column(rows: Sequence[Row], key: str, default: Any = None) -> list[Any]:
+    """What each dict has under `key`."""
+    try:
+        return list(map(itemgetter(key), rows))
+    except KeyError:
+        return [row.get(key, default) for row in rows]
+
+
 def whole_numbers(rows: Sequence[Row], key: str, default: int | None, what: str) -> I64:
     """The integer column `key`; None as default means that it must be there. ValueError unless it fits 63 bits."""
-    values = [row.get(key, default) for row in rows]
+    values = column(rows, key, default)
     if not set(map(type, values)) <= {int}:
         raise ValueError(f"{key!r} of {what} is missing or not a whole number")
     try:
@@ -207,10 +258,27 @@ def _not_negative(values: I64, key: str, what: str) -> I64:
 
 def pointers(rows: Sequence[Row], key: str, what: str) -> I64:
     """A column of raw 64-bit pointers, 0 where absent; the highest bit becomes the sign."""
-    values = [row.get(key, 0) for row in rows]
-    if not set(map(type, values)) <= {int} or not all(-_WORD < v < _WORD for v in set(values)):
+    values = column(rows, key, 0)
+    if not set(map(type, values)) <= {int}:
         raise ValueError(f"{key!r} of {what} is not a pointer")
-    return np.array([(v + _WORD // 2) % _WORD - _WORD // 2 for v in values], np.int64)
+    try:
+        return np.array(values, np.int64)
+    except OverflowError:
+        if not all(-_WORD < v < _WORD for v in values):
+            raise ValueError(f"{key!r} of {what} is not a pointer") from None
+        return np.array([(v + _WORD // 2) % _WORD - _WORD // 2 for v in values], np.int64)
+
+
+def _text_numbers(values: list[Any], numbers: dict[str, int]) -> Any:
+    """The number of each of these values that is a text, -1 for others; new texts get the next numbers."""
+    if set(map(type, values)) <= {str}:
+        distinct = dict.fromkeys(values)
+        for value in distinct:
+            numbers.setdefault(value, len(numbers))
+        if len(distinct) == 1:
+            return numbers[values[0]]
+        return list(map(numbers.__getitem__, values))
+    return [numbers.setdefault(v, len(numbers)) if type(v) is str else NONE for v in values]
 
 
 def text(row: Row, key: str, default: str = "") -> str:
@@ -244,9 +312,9 @@ def members(rows: Rows, key: str, known: Mapping[str, int], unknown: int, seen: 
     """The member that the text under `key` names; `unknown`, counted by name in `seen`, for a name not known."""
     numbers, names = rows.texts(key)
     names.append("(none)")  # where -1 points
-    strange = np.array([name not in known for name in names])
+    strange = np.array([name not in known for name in names])[numbers]
     if strange.any():
-        found, first, counts = np.unique(numbers[strange[numbers]], return_index=True, return_counts=True)
+        found, first, counts = np.unique(numbers[strange], return_index=True, return_counts=True)
         for i in np.argsort(first).tolist():  # in the order in which they occur
             seen[names[found[i]]] += int(counts[i])
     return np.array([known.get(name, unknown) for name in names], np.uint8)[numbers]

@@ -146,7 +146,7 @@ class Table:
     """Base of the tables. Arrays are read-only once in a `Recording`."""
 
     def __len__(self) -> int:
-        return len(getattr(self, dataclasses.fields(self)[0].name))
+        return len(getattr(self, columns_of(type(self))[0].name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,14 +348,29 @@ TABLES: dict[str, type[Table]] = {
 T = TypeVar("T", bound=Table)
 
 
+_COLUMNS: dict[type[Table], tuple[dataclasses.Field[Any], ...]] = {}
+
+
 def columns_of(table: type[Table]) -> tuple[dataclasses.Field[Any], ...]:
     """The columns of a table in order; `field.metadata` holds dtype, doc, unit, refers, enum, none."""
-    return dataclasses.fields(table)
+    known = _COLUMNS.get(table)
+    if known is None:
+        known = _COLUMNS[table] = dataclasses.fields(table)
+    return known
+
+
+_EMPTY: dict[type[Any], Any] = {}
 
 
 def empty(table: type[T]) -> T:
-    """A table without rows."""
-    return table(**{f.name: np.empty(0, f.metadata["dtype"]) for f in columns_of(table)})
+    """The table without rows, of which there is one of each kind."""
+    made: T | None = _EMPTY.get(table)
+    if made is None:
+        columns = {f.name: np.empty(0, f.metadata["dtype"]) for f in columns_of(table)}
+        for array in columns.values():
+            array.setflags(write=False)
+        made = _EMPTY[table] = table(**columns)
+    return made
 
 
 def from_columns(table: type[T], **columns: Any) -> T:

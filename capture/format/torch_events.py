@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ class EventReader:
             count += plain.count(out[-1])
             if count > self._limit:
                 raise ValueError("it repeats its events more often than a file of its size can hold")
+        plain.listed_once(list(chain.from_iterable(out)) if len(out) > 1 else out[0] if out else [], "events")
         return out
 
     def events(self, traces: list[list[Row | Run]], rows: dict[int, int]) -> schema.Events:
@@ -66,7 +68,7 @@ class EventReader:
             "address": _checked(flat.whole_numbers("addr", -1, "an event"), placed, "addr"),
             "bytes": _checked(flat.whole_numbers("size", -1, "an event"), placed, "size"),
             "time": _nanoseconds(flat),
-            "stack": flat.by_frames(self._stacks.row, lambda event: self._stacks.row(event.get("frames"))),
+            "stack": flat.by_frames(self._stacks.rows, lambda events: plain.column(events, "frames")),
             "stream": flat.pointers("stream", "an event"),
             "thread": np.full(len(flat), NONE),
             "metadata": self._texts(flat, "user_metadata", absent=""),

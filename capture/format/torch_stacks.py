@@ -35,6 +35,8 @@ class StackReader:
         self._frames: dict[int, int] = {}
         self._lists: dict[int, int] = {}
         self._chains: dict[tuple[int, ...], int] = {}
+        self._files: dict[str, int] = {}
+        self._known: dict[tuple[str, str, int], int] = {}
         self.saw_npu = False
 
     def row(self, frames: Any) -> int:
@@ -49,29 +51,51 @@ class StackReader:
             row = self._lists[id(frames)] = self._row_of_chain(frames)
         return row
 
+    def rows(self, values: list[Any]) -> list[int]:
+        """`row` of each of these."""
+        found = list(map(self._lists.get, map(id, values)))
+        return [self.row(value) if row is None else row for row, value in zip(found, values)]
+
     def _row_of_chain(self, frames: Any) -> int:
         if type(frames) not in (list, tuple):
             raise ValueError("a stack is not a list of records")
         chain = tuple(map(id, frames))
         row = self._chains.get(chain)
         if row is None:
-            rows = [self._frame(frame) for frame in plain.dicts(frames, "a stack")]
-            row = self._chains[chain] = self._stacks.stack(reversed(rows))
-            if len(rows) > MAX_DEPTH or len(self._stacks) > self._most:
-                raise ValueError("its stacks are longer, or more of them differ, than in any program")
+            row = self._chains[chain] = self._new(frames, chain)
+        return row
+
+    def _new(self, frames: Any, chain: tuple[int, ...]) -> int:
+        rows: list[Any] = list(map(self._frames.get, chain))
+        if None in rows:
+            self._learn(frames, rows)
+            rows = list(map(self._frames.__getitem__, chain))
+        row = self._stacks.stack(reversed(rows))
+        if len(rows) > MAX_DEPTH or len(self._stacks) > self._most:
+            raise ValueError("its stacks are longer, or more of them differ, than in any program")
         return row
 
     def column(self, rows: list[Row]) -> list[int]:
         """The stack of each of these entries."""
-        return [self.row(row.get("frames")) for row in rows]
+        return self.rows(plain.column(rows, "frames"))
 
-    def _frame(self, frame: Row) -> int:
-        row = self._frames.get(id(frame))
-        if row is None:
-            file = plain.text(frame, "filename")
-            self.saw_npu = self.saw_npu or "torch_npu" in file
-            line = plain.number(frame, "line")
-            line = line if 0 <= line < 1 << 31 else 0
-            row = self._stacks.frame(plain.text(frame, "name"), short_path(file, self._project), line)
-            self._frames[id(frame)] = row
-        return row
+    def _learn(self, frames: Any, rows: list[Any]) -> None:
+        """Look into those frames that have no row yet."""
+        known, seen = self._known, self._frames
+        new = [frame for frame, row in zip(plain.dicts(frames, "a stack"), rows) if row is None]
+        for frame in new:
+            name, path, line = frame.get("name"), frame.get("filename"), frame.get("line")
+            if not (type(name) is str and type(path) is str and type(line) is int):
+                name, path, line = plain.text(frame, "name"), plain.text(frame, "filename"), plain.number(frame, "line")
+            key = name, path, line if 0 <= line < 1 << 31 else 0
+            row = known.get(key)
+            if row is None:
+                row = known[key] = self._frame(*key)
+            seen[id(frame)] = row
+
+    def _frame(self, name: str, path: str, line: int) -> int:
+        file = self._files.get(path)
+        if file is None:
+            self.saw_npu = self.saw_npu or "torch_npu" in path
+            file = self._files[path] = self._stacks.file(short_path(path, self._project))
+        return self._stacks.frame_of(name, file, line)

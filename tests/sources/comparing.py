@@ -34,7 +34,12 @@ def recording_of(value: Any, limit: int) -> Recording:
 
 def through_columns(data: bytes, window: int = WINDOW, many: int = 0) -> Recording:
     """The recording as the product reads it; small files too with their equal entries read together."""
-    return torch_snapshot.read(io.BytesIO(data), len(data), "snap.pickle", window=window, many=many)
+    return torch_snapshot.read(io.BytesIO(data), len(data), "snap.pickle", window=window, many=many, whole=-1)
+
+
+def as_it_is(data: bytes, window: int = WINDOW) -> Recording:
+    """The recording as the product reads it, which does so at once if the file is small and plain."""
+    return torch_snapshot.read(io.BytesIO(data), len(data), "snap.pickle", window=window)
 
 
 def one_by_one(data: bytes, window: int = WINDOW) -> Recording:

@@ -8,13 +8,14 @@ import pickletools
 import random
 import struct
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
 from . import made_snapshots
-from .comparing import one_by_one, through_columns
+from .comparing import as_it_is, one_by_one, through_columns
 from .snapshots import small
 
 _OPCODES = [op.code.encode("latin-1") for op in pickletools.opcodes]
@@ -103,6 +104,26 @@ def memo_bomb(data: bytearray, place: int, how: int, bits: int, factor: int, tim
     data[at:at] = bombs[how]
 
 
+def key_bomb(data: bytearray, place: int, how: int, factor: int, times: int, kind: int) -> None:
+    """Keys that all fall into one slot of a dict, or take ever longer to look up, in their place or one beside it."""
+    numbers = [(i * factor * ((1 << 61) - 1)).to_bytes(12, "little") for i in range(times)]
+    keys = [b"".join(b"\x8a\x0c" + number + b"N" for number in numbers),
+            b"".join(b"J" + number[:4] + b"h\1" for number in numbers),
+            b"".join(b"h\1\x8a\x08" + number[:8] for number in numbers),
+            b")\x94" + b"".join(b"h\1h\1\x86\x94" for _ in numbers[:25]) + b"N"]  # fmt: skip
+    opened, closed = [(b"}\x94(", b"u"), (b"}\x94(h\1(u", b"h\1(uu"), (b"}\x94(", b"h\1u"), (b"(", b"d")][kind]
+    at = index(data, place)
+    data[at:at] = opened + keys[how] + closed
+
+
+def framed(data: bytearray, cuts: list[int]) -> None:
+    """The same in one frame or in several, as long as they are; what is damaged before keeps to the instructions."""
+    body = bytes(data[11:]) if data[2:3] == b"\x95" else bytes(data[2:])
+    places = sorted({0, len(body), *(index(body, cut) for cut in cuts)})
+    parts = [body[a:b] for a, b in pairwise(places)]
+    data[:] = b"\x80\4" + b"".join(b"\x95" + struct.pack("<Q", len(part)) + part for part in parts)
+
+
 def claim(data: bytearray, place: int, sized: tuple[bytes, str], number: int | None) -> None:
     """A length or a number that nothing stands behind; without one, the length of the file."""
     op, form = sized
@@ -122,15 +143,16 @@ _ARGUMENTS: dict[Callable[..., None], st.SearchStrategy[tuple[Any, ...]]] = {
     nest: st.tuples(PLACE, st.integers(0, len(_NESTED) - 1), st.sampled_from([50, 3000, 30_000])),
     memo_bomb: st.tuples(PLACE, st.integers(0, 2), st.sampled_from([3, 8, 16, 31]), st.integers(1, (1 << 31) - 1),
                          st.sampled_from([100, 5000])),
+    key_bomb: st.tuples(PLACE, st.integers(0, 3), st.integers(1, 1 << 20), st.sampled_from([3, 200, 2000]),
+                        st.integers(0, 3)),
     claim: st.tuples(PLACE, st.sampled_from(_SIZED), st.sampled_from(_NUMBERS)),
 }  # fmt: skip
 KINDS = list(_ARGUMENTS)
 _OFTEN = st.sampled_from([flip, flip, *KINDS, instruction])
 _HOW_MANY = st.sampled_from([1, 1, 1, 2, 5])
 WHICH = st.integers(0, 89)
-WAYS = st.sampled_from(
-    [(read, size) for read in (through_columns, through_columns, one_by_one) for size in (200, 3000, 1 << 20)]
-)
+_READS = (through_columns, through_columns, one_by_one, as_it_is, as_it_is)
+WAYS = st.sampled_from([(read, size) for read in _READS for size in (200, 3000, 1 << 20)])
 """(how a file is read, and in windows of how many bytes)."""
 
 
@@ -141,6 +163,8 @@ class Case(NamedTuple):
     damages: list[tuple[Callable[..., None], tuple[Any, ...]]]
     read: Callable[[bytes, int], Any]
     window: int
+    cuts: list[int] | None = None
+    """Where frames end; as the damage leaves them, if there are none."""
 
     def data(self) -> bytes:
         """The damaged file."""
@@ -148,6 +172,8 @@ class Case(NamedTuple):
         for damage, arguments in self.damages:
             if data:
                 damage(data, *arguments)
+        if data and self.cuts is not None:
+            framed(data, self.cuts)
         return bytes(data)
 
 
@@ -156,4 +182,5 @@ def cases(draw: st.DrawFn) -> Case:
     """Any case, most with one damage."""
     read, window = draw(WAYS)
     kinds = [draw(_OFTEN) for _ in range(draw(_HOW_MANY))]
-    return Case(draw(WHICH), [(kind, draw(_ARGUMENTS[kind])) for kind in kinds], read, window)
+    cuts = draw(st.none() | st.lists(PLACE, max_size=2))
+    return Case(draw(WHICH), [(kind, draw(_ARGUMENTS[kind])) for kind in kinds], read, window, cuts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import pickle
@@ -102,6 +103,12 @@ LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12
         ("pointer.pickle", LFS, "git-lfs pointer"),
         ("page.pickle", b"\n<!DOCTYPE html><html><body>Not found</body></html>", "web page"),
         ("page.mstrata", b"<html>", "web page"),
+        ("head.pickle", b"<head><title>x</title></head>", "web page"),
+        ("comment.pickle", b"<!-- saved -->\n<html></html>", "web page"),
+        ("spaces.pickle", b"\xef\xbb\xbf" + b"\r\n\t " * 200 + b"<HTML lang='en'>", "web page"),
+        ("page.gz", gzip.compress(b"\n<body class=x>"), "web page"),
+        ("less.pickle", b"< 5", "neither"),
+        ("twice.gz", gzip.compress(gzip.compress(pickle.dumps(small()))), "packed twice: unpack it once first"),
         ("trace.json", b'{"traceEvents": []}', "profiler trace without memory events"),
         ("list.json", b'[{"a": 1}]', "JSON"),
         ("packed.pickle", b"\x1f\x8b\x08\x00rest", "is a gzip file that is damaged or cut short"),
@@ -122,6 +129,10 @@ def test_a_torch_checkpoint_is_called_one(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     torch.save({"weight": torch.zeros(2)}, tmp_path / "model.pt")
     assert "is a torch checkpoint" in sentence(tmp_path / "model.pt")
+    packed = gzip.compress((tmp_path / "model.pt").read_bytes())
+    assert "is a torch checkpoint" in sentence(written(tmp_path, packed, "model.pt.gz"))
+    cut = gzip.compress((tmp_path / "model.pt").read_bytes()[:-50])
+    assert "is a zip archive inside another archive" in sentence(written(tmp_path, cut, "model.pt.gz"))
 
 
 def test_a_missing_file_a_folder_and_a_forbidden_file(tmp_path: Path) -> None:

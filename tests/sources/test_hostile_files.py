@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memstrata.capture.format import checks, files, torch_stacks
+from memstrata.capture.format import checks, files, plain_values, torch_stacks
 from memstrata.capture.format.problems import FormatError
 from memstrata.viewer import cli
-from memstrata.viewer.sources import open_file, packed
+from memstrata.viewer.sources import open_file, packed, pickle_machine
 
 from .snapshots import HEAP, alloc, block, segment, small, snapshot, timed, written
+from .test_bad_files import machine_of
 
 
 def cause(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -111,6 +112,57 @@ def test_a_bomb_stays_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     path.write_bytes(gzip.compress(b"\x80\x04" + b"]" * (packed.UNPACKED_FREE + (24 << 20)), 9))
     assert path.stat().st_size < 100_000
     assert "unpacks to far more" in cause(path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("begin", "one", "behind"),
+    [(b"N", b"\x85", b"."), (b"](", b"(NNd", b"e."), (b"](", b"(l", b"e."), (b"](", b"}", b"e."),
+     (b"](", b"NN\x86", b"e."), (b"](", b"]", b"e."), (b"](", b"(t\x94", b"e.")],
+)  # fmt: skip
+def test_every_kind_of_container_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: bytes, one: bytes, behind: bytes
+) -> None:
+    monkeypatch.setattr(pickle_machine, "BUILT_FREE", 0)
+    path = tmp_path / "x.pickle"
+    path.write_bytes(b"\x80\x04" + begin + one * ((1 << 20) // len(one)) + behind)
+    with pytest.raises(FormatError, match="it builds many times its own size"):
+        open_file(path)
+
+
+@pytest.mark.parametrize(
+    ("one", "built"), [(b"(NNd", 240), (b"(l", 72), (b"(NNt", 72), (b"N\x85", 64), (b"NN\x86", 72), (b"NNN\x87", 80)]
+)
+def test_what_a_container_counts(one: bytes, built: int) -> None:
+    machine = machine_of(b"\x80\x04" + 10 * one + b".")
+    machine.run()
+    assert machine.built == 10 * built
+
+
+@pytest.mark.parametrize("kind", ["events", "blocks", "segments"])
+def test_one_thing_listed_over_and_over(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    """A reference takes two bytes, and packed next to none: what is small would become large."""
+    path = tmp_path / "x.gz"
+
+    def made(count: int) -> bytes:
+        one = {"events": alloc(HEAP, 512, time_us=1), "blocks": block(HEAP, 0), "segments": segment([], total_size=0)}
+        many = [one[kind]] * count
+        segments = many if kind == "segments" else [segment(many if kind == "blocks" else [])]
+        return gzip.compress(pickle.dumps(snapshot(segments, [many if kind == "events" else []]), 4), 9)
+
+    path.write_bytes(made(1_000_000))
+    assert path.stat().st_size < 10_000
+    assert f"it lists the same {kind} over and over" in cause(path, capsys)
+    path.write_bytes(made(plain_values.MAX_REPEATED + 2))
+    assert "over and over" in cause(path, capsys)
+    path.write_bytes(made(plain_values.MAX_REPEATED + 1))
+    open_file(path)
+
+
+def test_unlike_events_may_be_many(tmp_path: Path) -> None:
+    events = [alloc(HEAP + 512 * i, 512, time_us=i) for i in range(3000)]
+    for odd in (False, True):
+        mixed = [{**event, "more": {}} if odd and i % 2 else event for i, event in enumerate(events)]
+        assert len(open_file(written(tmp_path, snapshot([], [mixed, []]))).events) == 3000
 
 
 Members = dict[str, bytes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import pickletools
 import re
@@ -9,8 +10,14 @@ from typing import Any
 
 import pytest
 
+from memstrata.capture.format.plain_values import Run
 from memstrata.capture.format.problems import FormatError
-from memstrata.viewer.model.run import Run
+from memstrata.capture.format.torch_records import ENTRY_FIELDS
+from memstrata.viewer.model import run as model
+from memstrata.viewer.sources.pickle_machine import Machine
+from memstrata.viewer.sources.pickle_records import RecordReader
+from memstrata.viewer.sources.pickle_stream import PickleStream
+from memstrata.viewer.sources.progress import Progress
 
 from .comparing import content, one_by_one, through_columns, through_dicts
 from .snapshots import FRAMES, HEAP, START_US, alloc, block, plain_unpickled, segment, snapshot
@@ -74,7 +81,7 @@ def test_of_one_event_nothing_is_said_to_have_come_before_it(count: int) -> None
     """Where only the state was recorded there is one event, and all other blocks are older; that is no news."""
     blocks = [block(HEAP, 512), block(HEAP + 512, 1024)]
     trace = [alloc(HEAP + (1 << 30) + 512 * i, 512, time_us=START_US + i) for i in range(count)]
-    run = Run(one_by_one(pickle.dumps(snapshot([segment(blocks)], [trace]), 4)))
+    run = model.Run(one_by_one(pickle.dumps(snapshot([segment(blocks)], [trace]), 4)))
     told = {problem.code: problem.count for problem in run.problems}
     assert run.baseline_bytes == 1536
     assert told.get("before_first_event") == (None if count == 1 else 2)
@@ -124,3 +131,18 @@ def test_an_entry_that_numbers_its_parts_otherwise_keeps_these_numbers(parts: st
     whole = bytes(changed[:-1]) + b"X\x05\0\0\0otherh" + (b"\xf9" if parts == "dict" else b"\xfa") + b"s."
     assert type(plain_unpickled(whole)["other"]) is (dict if parts == "dict" else list)
     assert content(through_columns(whole)) == content(one_by_one(whole)) == content(through_dicts(whole))
+
+
+@pytest.mark.parametrize("period", [2, 3, 4])
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_two_layouts_that_take_turns_are_both_learned(period: int, protocol: int) -> None:
+    made = events(300)
+    for event in made[::period]:
+        event["more"] = 7
+    data = pickle.dumps(snapshot([], [made]), protocol)
+    reader = RecordReader(ENTRY_FIELDS)
+    value = Machine(PickleStream(io.BytesIO(data), len(data), Progress()), len(data), reader).run()
+    trace = value["device_traces"][0]
+    assert sum(type(part) is dict for part in trace) <= 4
+    assert sum(part.count if type(part) is Run else 1 for part in trace) == 300
+    assert content(through_columns(data)) == content(one_by_one(data)) == content(through_dicts(data))

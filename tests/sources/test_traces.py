@@ -139,7 +139,7 @@ def test_packed_files(tmp_path: Path, samples: Path, monkeypatch: Any) -> None:
     for content, cause in (
         (gzip.compress(pickle.dumps(small()))[:-20], "damaged or cut short"),
         (gzip.compress(b""), "is empty"),
-        (bomb(1000), "neither"),
+        (bomb(1000), "packed twice: unpack it once first"),
         (gzip.compress((samples / "before.mstrata").read_bytes()), "inside another archive"),
         (b"\x28\xb5\x2f\xfd" + bytes(20), "zstd"),
     ):

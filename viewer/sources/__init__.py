@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +20,14 @@ from .run_directory import RunDirectory, rank_of, recordings_in, run_directory
 
 __all__ = ["Cancelled", "RunDirectory", "open_file", "open_run_directory"]
 
-_HEAD = 512
+_HEAD = 4096
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _NOT_OURS = ((b"version https://git-lfs", "is a git-lfs pointer, not the file itself: fetch it with `git lfs pull`"),)
-_PAGES = (b"<!doctype", b"<html", b"<?xml")
+_PAGE = re.compile(rb"<(!doctype|!--|\?xml|[a-z][a-z0-9]*[\s/>])", re.IGNORECASE)
+"""A text that begins with a tag."""
 _PICKLE = b"\x80(]}"
 _JSON = (b"{", b"[")
-_SPACE = b"\xef\xbb\xbf \t\r\n"
+_SPACE = b"\xef\xbb\xbf \t\r\n\f\v"
 
 
 def open_file(
@@ -83,10 +85,12 @@ def _opened(file: BinaryIO, path: str | os.PathLike[str] | None, size: int, name
     if path is not None and head.startswith((GZIP, ZSTD)):
         with unpacked(file, size, name, progress) as (content, length):
             return _opened(content, None, length, name, progress)
+    if head.startswith((GZIP, ZSTD)):
+        raise FormatError(f"{name} is packed twice: unpack it once first.")
     _refuse_others(head, name)
     if head.startswith(_ZIP):
         progress("Reading", 0.0)
-        return recording_file.read(path) if path is not None else recording_file.read_packed(name)
+        return recording_file.read(path) if path is not None else recording_file.read_packed(file, name)
     if head.lstrip(_SPACE).startswith(_JSON):
         return read_json(file, size, name, progress)
     return torch_snapshot.read(file, size, name, progress)
@@ -97,7 +101,7 @@ def _refuse_others(head: bytes, name: str) -> None:
     for start, what in _NOT_OURS:
         if text.startswith(start):
             raise FormatError(f"{name} {what}.")
-    if text.lower().startswith(_PAGES):
+    if _PAGE.match(text):
         raise FormatError(f"{name} is a web page, not the file itself: the download went wrong.")
     if not head.startswith(_ZIP) and head[0] not in _PICKLE and not text.startswith(_JSON):
         raise FormatError(f"{name} is neither a memstrata recording nor a torch memory snapshot.")

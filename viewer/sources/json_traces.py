@@ -1,13 +1,13 @@
 """JSON files that hold memory events: which kind it is, and their entries one at a time.
 
-Entries are decoded one by one, so that a long file neither stops the window nor is held as objects.
+A file is read in parts and its entries become columns at once. With all that is made of it an entry takes 130 bytes at
+most, whatever its text: a gibibyte for `MAX_ENTRIES`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from memstrata.capture.format.checks import check_recording
@@ -15,14 +15,13 @@ from memstrata.capture.format.problems import FormatError
 from memstrata.capture.format.recording import Recording
 
 from . import memory_timeline, profiler_trace
+from .json_text import JsonText, entries
 from .pickle_errors import plain
 from .progress import Progress
 
 MAX_BYTES = 2 << 30
 """A trace of one step has a few hundred megabytes."""
 _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
-_BETWEEN = re.compile(r"[\s,]*")
-_EACH = 4096
 MAX_ENTRIES = 8_000_000
 """Memory events of one file; a made-up one could hold hundreds of millions."""
 _NEITHER = "is JSON, but neither a torch.profiler trace nor a memory timeline"
@@ -35,11 +34,12 @@ def read(file: BinaryIO, size: int, name: str, progress: Progress) -> Recording:
         raise FormatError(f"{name} is JSON of more than 2 GiB, more than a memory trace can hold.")
     progress("Reading", 0.0)
     try:
-        text = file.read().decode("utf-8-sig", "replace")
-        recording = _timeline(text, progress) if text.lstrip().startswith("[") else _trace(text, name, progress)
+        text = JsonText(file, size, progress)
+        recording = _timeline(text, progress) if _is_list(text) else _trace(text, name, progress)
         if recording is None:
             raise FormatError(f"{name} {_NEITHER}.")
         check_recording(recording)
+        progress("Building tables", 1.0)
         return recording
     except FormatError:
         raise
@@ -51,6 +51,12 @@ def read(file: BinaryIO, size: int, name: str, progress: Progress) -> Recording:
         raise FormatError(f"{name} cannot be read as a memory trace: {_cause(error)}.") from error
 
 
+def _is_list(text: JsonText) -> bool:
+    while not text.text.lstrip() and text.more():
+        pass
+    return text.text.lstrip().startswith("[")
+
+
 def _cause(error: BaseException) -> str:
     """What our own checks said; of what Python says, what it means."""
     if type(error) is not ValueError:
@@ -59,68 +65,43 @@ def _cause(error: BaseException) -> str:
     return "it holds a number of thousands of digits" if text.startswith("Exceeds the limit") else text
 
 
-def _trace(text: str, name: str, progress: Progress) -> Recording | None:
-    found = _EVENTS.search(text)
+def _trace(text: JsonText, name: str, progress: Progress) -> Recording | None:
+    found = text.search(_EVENTS)
     if found is None:
         return None
     trace = profiler_trace.Trace()
-    end = found.end()
-    for entry, behind in entries(text, found.end(), progress):
-        trace.add(entry)
-        if len(trace.memory) > MAX_ENTRIES:
+    head, text.at = text.text[: found.end()], found.end()
+    for some in entries(text, "},\n  {"):
+        for entry in some:
+            trace.add(entry)
+        if trace.count > MAX_ENTRIES:
             raise ValueError("it holds more memory events than a step can have")
-        end = behind
-    about = _without(text, found.end(), end)
-    if not trace.memory:
+    about = _without(head, text)
+    if not trace.count:
         raise FormatError(f"{name} is a profiler trace without memory events: profile with `profile_memory=True`.")
-    return trace.recording(about)
+    return trace.recording(about, progress)
 
 
-def _timeline(text: str, progress: Progress) -> Recording | None:
-    start = text.index("[") + 1
+def _timeline(text: JsonText, progress: Progress) -> Recording | None:
+    text.at = text.text.index("[") + 1
+    head = text.text[: text.at]
     timeline = memory_timeline.Timeline()
-    end = start
-    for entry, behind in entries(text, start, progress):
-        if not timeline.add(entry):
+    for some in entries(text, "],"):
+        if not timeline.add(some):
             return None
         if len(timeline) > MAX_ENTRIES:
             raise ValueError("it holds more entries than a memory timeline can")
-        end = behind
-    _without(text, start, end)
-    return timeline.recording()
+    _without(head, text)
+    return timeline.recording(progress)
 
 
-def _without(text: str, start: int, end: int) -> Any:
-    """The whole of which the entries from `start` to `end` were read already: it must be JSON, too."""
-    end = _skipped(_BETWEEN, text, end)
+def _without(head: str, text: JsonText) -> Any:
+    """The whole of which all entries were read already: it must be JSON, too. `head` is what was before them."""
+    text.skip_space()
+    behind = text.dropped + text.at
     try:
-        return json.loads(f"{text[:start]}{text[end:]}")
+        return json.loads(head + text.rest())
     except json.JSONDecodeError as error:
-        at = error.pos if error.pos < start else error.pos + end - start
-        raise json.JSONDecodeError(error.msg, text, at) from error
-
-
-def entries(text: str, at: int, progress: Progress) -> Iterator[tuple[Any, int]]:
-    """(entry, the character behind it) of the array that begins at this character; ends in front of its bracket.
-
-    Of commas there may be more than one, as in traces that were put together by hand, but never none.
-    """
-    decode = json.JSONDecoder().raw_decode
-    count = 0
-    behind = at
-    while True:
-        at = _skipped(_BETWEEN, text, behind)
-        if text.startswith("]", at):
-            return
-        if count and text.find(",", behind, at) < 0:
-            raise json.JSONDecodeError("a comma is missing", text, at)
-        value, behind = decode(text, at)
-        yield value, behind
-        count += 1
-        if count % _EACH == 0:
-            progress("Reading", at / len(text))
-
-
-def _skipped(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found is not None else at
+        at = error.pos if error.pos < len(head) else error.pos + behind - len(head)
+        error.pos = at
+        raise

@@ -17,8 +17,9 @@ from .progress import Progress
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 UNPACKED_PER_BYTE = 100
-"""Bytes unpacked for each byte packed, at most, beyond `UNPACKED_FREE`; a snapshot packs to about a twentieth."""
-UNPACKED_FREE = 32 << 20
+"""Bytes unpacked for each byte packed, at most, beyond `UNPACKED_FREE`; a snapshot packs to about a twentieth,
+and none of those seen to less than a fortieth."""
+UNPACKED_FREE = 8 << 20
 """What is unpacked can cost its many times in memory, so that a small file must not become a large one."""
 _PART = 1 << 20
 

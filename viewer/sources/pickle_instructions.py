@@ -21,6 +21,8 @@ MAX_TEXT = 16 << 20
 """Bytes of one text or number; the longest name of a C++ function seen has 3,289."""
 MAX_ODD_KEYS = 4096
 """A dict with more entries has texts as keys: made-up numbers could all fall into one slot."""
+DICT, LIST, TUPLE = 240, 72, 56
+"""Bytes that one takes; a tuple 8 more for each value in it, and what fills the others was on the stack before."""
 
 Instruction = Callable[["Machine", int], int]
 _KEYS = frozenset({str, int, float, bool, type(None)})
@@ -109,6 +111,7 @@ def _dict(machine: Machine, p: int) -> int:
     made: dict[Any, Any] = {}
     _update(made, items[::2], items[1::2])
     machine.stack.append(made)
+    machine.built += DICT
     return _after_dict(machine, p + 1)
 
 
@@ -153,18 +156,22 @@ def _open_list(machine: Machine) -> list[Any]:
 
 
 def _tuple(machine: Machine, p: int) -> int:
-    machine.stack.append(tuple(_since_mark(machine)))
+    made = tuple(_since_mark(machine))
+    machine.stack.append(made)
+    machine.built += TUPLE + 8 * len(made)
     return p + 1
 
 
 def _list(machine: Machine, p: int) -> int:
     machine.stack.append(_since_mark(machine))
+    machine.built += LIST
     return p + 1
 
 
 def _tuple_of(n: int) -> Instruction:
     def run(machine: Machine, p: int) -> int:
         machine.stack.append(tuple(_pop(machine) for _ in range(n))[::-1])
+        machine.built += TUPLE + 8 * n
         return p + 1
 
     return run

@@ -13,15 +13,16 @@ from typing import Any, Protocol
 from memstrata.capture.format.plain_values import Run
 
 from . import pickle_errors as errors
-from .pickle_instructions import OTHERS
+from .pickle_instructions import DICT, LIST, OTHERS
 from .pickle_stream import PAD, PickleStream
 
 BUILT_PER_BYTE = 24
 """Bytes of what is built for each byte of the file, at most, beyond `BUILT_FREE`; an event takes about 6."""
-BUILT_FREE = 256 << 20
+BUILT_FREE = 64 << 20
 _STRIDE = 1 << 18
 """Bytes between two looks at how much was built."""
-_SIZES = ((b"}", 240), (b"]", 72))
+_SIZES = ((b"}", DICT), (b"]", LIST))
+"""Not counted one by one, as all others are: a text that has such letters makes the count larger, which is no harm."""
 
 _REFERENCES = re.compile(rb"(?:h.|j.{4})++", re.DOTALL)
 _MISSING = object()
@@ -68,7 +69,9 @@ class Machine:
         """The byte of the buffer in front of which `look_up` must be called."""
         self.done = False
         self._known: dict[bytes, list[Any]] = {}
-        self._made = self._counted = 0
+        self.built = 0
+        """Bytes of the dicts, lists and tuples made so far."""
+        self._counted = 0
 
     def run(self) -> Any:
         """The value of the pickle. Raises PickleProblem."""
@@ -198,9 +201,9 @@ class Machine:
 
     def _count(self, p: int) -> None:
         b = self.stream.buffer
-        self._made += sum(size * b.count(byte, self._counted, p) for byte, size in _SIZES)
+        self.built += sum(size * b.count(byte, self._counted, p) for byte, size in _SIZES)
         self._counted = p
-        if self._made + 100 * len(self.memo) + 8 * len(self.stack) > BUILT_FREE + BUILT_PER_BYTE * self.size:
+        if self.built + 100 * len(self.memo) + 8 * len(self.stack) > BUILT_FREE + BUILT_PER_BYTE * self.size:
             raise errors.beyond("it builds many times its own size")
 
 

@@ -51,11 +51,16 @@ class RecordReader:
         window = self._window
         if window is None or window.data is not machine.stream.buffer:
             window = self._open(machine, at)
-        row = window.row(at)
-        if row < 0 and may_learn and self._lesson(machine, window, at):
-            window = self._open(machine, at)
+        while True:  # where a stretch ends the next entry is a lesson too: two kinds may take turns
             row = window.row(at)
-        return at if row < 0 or not machine.ordered else window.take(machine, row)
+            if row < 0 and may_learn and self._lesson(machine, window, at):
+                window = self._open(machine, at)
+                row = window.row(at)
+            if row < 0 or not machine.ordered:
+                return at
+            begin, at = at, window.take(machine, row)
+            if at == begin:  # nothing was taken after all
+                return at
 
     def _open(self, machine: Machine, at: int) -> Window:
         self.settle(machine)

@@ -7,15 +7,21 @@ is in microseconds since `baseTimeNanoseconds`, or since 1970 where that is abse
 from __future__ import annotations
 
 import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from memstrata.capture.format.interning import StackTable
 from memstrata.capture.format.paths import short_path
 from memstrata.capture.format.problems import Problem
 from memstrata.capture.format.recording import Recording
-from memstrata.capture.format.schema import NONE, Severity
+from memstrata.capture.format.schema import I64, NONE, Severity
 
-from .traced_memory import TracedMemory
+from .progress import Progress
+from .traced_memory import MAX_NUMBER, TracedMemory
 
 _DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 9: "xla", 12: "xpu", 13: "mps", 20: "npu"}
 """c10's device types, as far as memory is reported for them."""
@@ -30,73 +36,155 @@ _NO_STATE = Problem(
 
 Key = tuple[Any, Any]
 """Process and thread, as the trace calls them; None for what is neither a number nor a text."""
-Memory = tuple[float, int, int, int, int]
-"""(time in us, device type, device number, bytes, address)"""
+_TIME, _KIND, _ORDINAL, _SIZE, _ADDRESS = range(5)
+MAX_THREADS = 1 << 16
+MAX_SPANS = 8_000_000
+"""Operators and functions of one file; a made-up one could hold hundreds of millions."""
+_MAX_ANNOTATIONS = 1 << 20
+_EACH = 4096
+
+
+class _Thread:
+    """What one thread did, in columns."""
+
+    def __init__(self) -> None:
+        self.memory: tuple[array[Any], ...] = (array("d"), array("h"), array("l"), array("q"), array("q"))
+        """(time in us, device type, device number, bytes, address)"""
+        self.spans: tuple[array[Any], ...] = (array("d"), array("d"), array("l"))
+        """(time in us, duration in us, number of the name)"""
 
 
 class Trace:
-    """Collects the entries of one trace that matter here."""
+    """Collects the entries of one trace that matter here: some 50 bytes for each."""
 
     def __init__(self) -> None:
-        self.memory: list[tuple[Key, Memory]] = []
-        self._spans: dict[Key, list[tuple[float, float, str, str]]] = {}
+        self.count = 0
+        """How many memory events there are."""
+        self._spans = 0
+        self._threads: dict[Key, _Thread] = {}
+        self._names: dict[tuple[str, str], int] = {}
         self._annotations: list[tuple[float, str]] = []
 
     def add(self, entry: Any) -> None:
         """One entry of `traceEvents`."""
         if type(entry) is not dict:
             raise ValueError("an event is not a record")
-        kind, name, time = entry.get("cat"), entry.get("name"), entry.get("ts")
-        thread = (_plain(entry.get("pid")), _plain(entry.get("tid")))
+        kind, name = entry.get("cat"), entry.get("name")
         if name == "[memory]" and type(entry.get("args")) is dict:
-            self.memory.append((thread, _memory(_number(time), entry["args"])))
-        elif kind in _SPANS and entry.get("ph") == "X" and type(name) is str:
-            duration = _number(entry.get("dur", 0))
-            self._spans.setdefault(thread, []).append((_number(time), duration, str(kind), name))
-            if kind == "user_annotation":
-                self._annotations.append((_number(time), name))
+            event = _memory(_number(entry.get("ts")), entry["args"])
+            for column, value in zip(self._thread_of(entry).memory, event):
+                column.append(value)
+            self.count += 1
+        elif type(kind) is str and kind in _SPANS and entry.get("ph") == "X" and type(name) is str:
+            self._span(entry, kind, name)
 
-    def recording(self, about: dict[str, Any]) -> Recording:
+    def _span(self, entry: dict[str, Any], kind: str, name: str) -> None:
+        time, duration = _number(entry.get("ts")), _number(entry.get("dur", 0))
+        times, durations, names = self._thread_of(entry).spans
+        times.append(time)
+        durations.append(duration)
+        names.append(self._names.setdefault((kind, name), len(self._names)))
+        self._spans += 1
+        if kind == "user_annotation":
+            self._annotations.append((time, name))
+        if self._spans > MAX_SPANS or len(self._annotations) > _MAX_ANNOTATIONS:
+            raise ValueError("it holds more operators than a step can have")
+
+    def _thread_of(self, entry: dict[str, Any]) -> _Thread:
+        key = (_plain(entry.get("pid")), _plain(entry.get("tid")))
+        found = self._threads.get(key)
+        if found is None:
+            if len(self._threads) == MAX_THREADS:
+                raise ValueError("it names more threads than a process can have")
+            found = self._threads[key] = _Thread()
+        return found
+
+    def recording(self, about: dict[str, Any], progress: Progress) -> Recording:
         """The recording; `about` is what the trace says beside its events."""
         base = about.get("baseTimeNanoseconds", 0)
         base = base if type(base) is int and 0 <= base < 1 << 62 else 0
         made = TracedMemory()
-        by_thread: dict[Key, list[Memory]] = {}
-        for thread, event in self.memory:
-            by_thread.setdefault(thread, []).append(event)
-        for thread, events in by_thread.items():
-            self._thread(made, thread, events, base)
-        marks = [(_nanoseconds(time, base), name) for time, name in self._annotations]
-        return made.recording([_NO_STATE], marks)
+        frames = _Frames(made.stacks, list(self._names))
+        done = 0
+        for key, thread in self._threads.items():
+            number = key[1] if type(key[1]) is int and 0 <= key[1] < 1 << 62 else NONE
+            if thread.memory[_TIME]:
+                _fill(made, thread, number, base, frames, _Share(progress, done, self.count))
+                done += len(thread.memory[_TIME])
+        times = _nanoseconds(np.array([time for time, _ in self._annotations], np.float64), base)
+        marks = list(zip(times.tolist(), (name for _, name in self._annotations)))
+        return made.recording([_NO_STATE], marks, progress)
 
-    def _thread(self, made: TracedMemory, thread: Key, events: list[Memory], base: int) -> None:
-        number = thread[1] if type(thread[1]) is int and 0 <= thread[1] < 1 << 62 else NONE
-        walk = _Stacks(made.stacks, self._spans.get(thread, []))
-        for time, kind, ordinal, size, address in sorted(events, key=lambda event: event[0]):
-            name = _DEVICES.get(kind, f"device type {kind}")
-            device = made.device(name if name == "cpu" else f"{name}:{ordinal}", ordinal)
-            if size:
-                made.event(_nanoseconds(time, base), size, address, device, stack=walk.at(time), thread=number)
+
+@dataclass
+class _Share:
+    """Progress of one thread, which has a share of all events."""
+
+    progress: Progress
+    done: int
+    count: int
+
+    def __call__(self, more: int = 0) -> None:
+        """So many more events are done; without, only whether to go on is asked."""
+        self.done += more
+        self.progress("Building tables", 0.7 * self.done / self.count)
+
+
+def _fill(made: TracedMemory, thread: _Thread, number: int, base: int, frames: _Frames, share: _Share) -> None:
+    """The memory events of one thread, each with what was running then."""
+    time, kind, ordinal, size, address = (np.frombuffer(column, column.typecode) for column in thread.memory)
+    order = np.argsort(time, kind="stable")
+    order = order[size[order] != 0]
+    walk = _Stacks(made.stacks, thread.spans, frames, share)
+    stacks = array("l")
+    for at in range(0, len(order), _EACH):
+        some = time[order[at : at + _EACH]].tolist()
+        stacks.extend(map(walk.at, some))
+        share(len(some))
+    made.events(
+        time=_nanoseconds(time[order], base), size=size[order], address=address[order],
+        device=_devices(made, kind[order], ordinal[order]), stack=np.array(stacks, np.int32), thread=number,
+    )  # fmt: skip
+
+
+def _devices(made: TracedMemory, kind: Any, ordinal: Any) -> Any:
+    """The row of each event's device; they are numbered as they occur."""
+    both, first, which = np.unique(kind.astype(np.int64) << 32 | ordinal, return_index=True, return_inverse=True)
+    rows = np.zeros(len(both), np.int32)
+    for i in np.argsort(first).tolist():
+        number = int(kind[first[i]])
+        name = _DEVICES.get(number, f"device type {number}")
+        rows[i] = made.device(name if name == "cpu" else f"{name}:{ordinal[first[i]]}", int(ordinal[first[i]]))
+    return rows[which]
 
 
 class _Stacks:
     """What was running on one thread, asked in order of time."""
 
-    def __init__(self, stacks: StackTable, spans: list[tuple[float, float, str, str]]) -> None:
-        self._stacks = stacks
-        self._spans = sorted(spans, key=lambda span: (span[0], -span[1]))
-        self._next = 0
+    def __init__(self, stacks: StackTable, spans: tuple[Any, ...], frames: _Frames, share: _Share) -> None:
+        self._stacks, self._frames, self._share = stacks, frames, share
+        self._columns = [np.frombuffer(column, column.typecode) for column in spans]
+        self._spans = self._in_order()
+        self._next = next(self._spans, None)
         self._open: list[tuple[float, int]] = []  # (end, stack)
+
+    def _in_order(self) -> Iterator[tuple[float, float, int]]:
+        """(time, duration, name); of two that begin together the longer one comes first."""
+        order = np.lexsort((-self._columns[1], self._columns[0]))
+        for at in range(0, len(order), _EACH):
+            self._share()
+            some = order[at : at + _EACH]
+            yield from zip(*(column[some].tolist() for column in self._columns))
 
     def at(self, time: float) -> int:
         """The stack at this time, whose innermost frame is the innermost operator or function."""
-        while self._next < len(self._spans) and self._spans[self._next][0] <= time:
-            start, duration, kind, name = self._spans[self._next]
-            self._next += 1
+        while self._next is not None and self._next[0] <= time:
+            start, duration, name = self._next
+            self._next = next(self._spans, None)
             self._close(start)
             parent = self._open[-1][1] if self._open else NONE
             if len(self._open) < _MAX_DEPTH:
-                self._open.append((start + duration, self._stacks.push(parent, self._frame(kind, name))))
+                self._open.append((start + duration, self._stacks.push(parent, self._frames[name])))
         self._close(time)
         return self._open[-1][1] if self._open else NONE
 
@@ -104,22 +192,34 @@ class _Stacks:
         while self._open and self._open[-1][0] < time:
             self._open.pop()
 
-    def _frame(self, kind: str, name: str) -> int:
+
+class _Frames(dict[int, int]):
+    """The frame of each name by its number, made when it is asked for."""
+
+    def __init__(self, stacks: StackTable, names: list[tuple[str, str]]) -> None:
+        super().__init__()
+        self._stacks, self._names = stacks, names
+
+    def __missing__(self, number: int) -> int:
+        kind, name = self._names[number]
         found = _PYTHON.match(name) if kind == "python_function" else None
         if found is None:
-            return self._stacks.frame(name, "", 0)
-        return self._stacks.frame(
-            found["name"], short_path(found["file"], _NO_PROJECT), min(int(found["line"]), 2**31 - 1)
-        )
+            self[number] = self._stacks.frame(name, "", 0)
+        else:
+            line = min(int(found["line"]), 2**31 - 1)
+            self[number] = self._stacks.frame(found["name"], short_path(found["file"], _NO_PROJECT), line)
+        return self[number]
 
 
-def _memory(time: float, args: dict[str, Any]) -> Memory:
+def _memory(time: float, args: dict[str, Any]) -> tuple[float, int, int, int, int]:
     kind, ordinal = args.get("Device Type", 0), args.get("Device Id", 0)
     if type(kind) is not int or type(ordinal) is not int or ordinal >= 1 << 20 or not 0 <= kind < 1 << 8:
         raise ValueError("a memory event has an impossible device")
     size, address = args.get("Bytes"), args.get("Addr", 0)
     if type(size) is not int or type(address) is not int:
         raise ValueError("a memory event has no size or no address")
+    if abs(size) > MAX_NUMBER or not 0 <= address <= MAX_NUMBER:
+        raise ValueError("a memory event has an impossible number")
     return time, kind, max(ordinal, 0), size, address
 
 
@@ -133,5 +233,9 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _nanoseconds(time: float, base: int) -> int:
-    return max(round(time * 1000) + base, 0)
+def _nanoseconds(time: Any, base: int) -> I64:
+    """Unix time of times in microseconds after `base`."""
+    exact = np.rint(time * 1000)
+    if len(exact) and float(np.abs(exact).max()) > MAX_NUMBER:
+        raise ValueError("a memory event has an impossible number")
+    return np.maximum(exact.astype(np.int64) + base, 0)

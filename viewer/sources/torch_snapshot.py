@@ -15,6 +15,7 @@ from memstrata.capture.format.problems import FormatError
 from memstrata.capture.format.recording import Meta, Recording, build
 from memstrata.capture.format.torch_records import ENTRY_FIELDS, is_snapshot, read_snapshot
 
+from . import pickle_whole
 from .pickle_errors import PickleProblem, plain
 from .pickle_machine import Machine
 from .pickle_records import RecordReader
@@ -41,11 +42,12 @@ def read(
     progress: Progress | None = None,
     window: int = WINDOW,
     many: int = MANY,
+    whole: int = pickle_whole.MOST,
 ) -> Recording:
     """The recording in an open snapshot file of `size` bytes; `name` is used in sentences.
 
     Raises FormatError, or `Cancelled`. `window` is how many bytes are read at a time; in a file of `many` bytes or more
-    equal entries are read together.
+    equal entries are read together; one of `whole` bytes or less is read at once if it is a plain one.
     """
     if file.read(16)[2:].startswith(_CHECKPOINT_MAGIC):
         raise FormatError(f"{name} is a torch checkpoint, not a memory snapshot.")
@@ -54,6 +56,11 @@ def read(
     if size >= _LARGE:
         np.empty(_LARGEST_KEPT, np.uint8)  # once one such went, glibc keeps what is freed: a tenth less time
     with _no_cycle_collection():
+        if size <= whole:
+            recording = _at_once(file, size, progress)
+            if recording is not None:
+                return recording
+            file.seek(0)
         stream = PickleStream(file, size, progress, window)
         snapshot = _value(stream, size, name, RecordReader(ENTRY_FIELDS) if size >= many else None)
         if not is_snapshot(snapshot):
@@ -63,6 +70,18 @@ def read(
             return _recording(snapshot, size, progress)
         except _DAMAGE as error:
             raise FormatError(f"{name} cannot be read as a memory snapshot: {cause(error)}.") from error
+
+
+def _at_once(file: BinaryIO, size: int, progress: Progress) -> Recording | None:
+    """The recording in a small and plain file; None for any other, whose sentence is found by reading it again."""
+    progress("Reading", 0.0)
+    snapshot = pickle_whole.value(file.read(size))
+    if snapshot is None or not is_snapshot(snapshot):
+        return None
+    progress("Reading", 1.0)
+    with contextlib.suppress(*_DAMAGE):
+        return _recording(snapshot, size, progress)
+    return None
 
 
 def _value(stream: PickleStream, size: int, name: str, reader: RecordReader | None) -> Any:
