@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from memstrata.capture.format.problems import FormatError
 from memstrata.viewer.sources import pickle_whole
 from memstrata.viewer.sources.pickle_abridged import Abridged
 from memstrata.viewer.sources.pickle_whole import value
@@ -21,6 +22,8 @@ from .comparing import as_it_is, content, one_by_one, through_dicts
 from .made_snapshots import snapshot as made_up
 from .snapshots import HEAP, alloc, plain_unpickled, small, snapshot, timed
 from .test_reader import outcome
+
+pytestmark = pytest.mark.skipif(not pickle_whole._SOUND, reason="the patterns of this Python prove nothing")
 
 FRAMES = [{"name": f"f{i}", "filename": "m.py", "line": i} for i in range(20)]
 
@@ -162,6 +165,58 @@ def test_many_keys_that_fall_into_one_slot_take_no_time() -> None:
     start = time.process_time()
     assert value(holding(b"}\x94(" + keys + b"u")) is None
     assert time.process_time() - start < 1
+
+
+def test_lists_that_seem_to_begin_in_references_take_no_time() -> None:
+    """Each `]` here would begin a list that goes on to the end, if such numbers were looked at as references."""
+    start = time.process_time()
+    assert value(holding(b"N" + 40_000 * b"j]\x94(j")) is None
+    assert value(holding(b"NX" + struct.pack("<I", 200_000) + 40_000 * b"j]\x94(j" + b"\x94N")) is None
+    assert time.process_time() - start < 1
+
+
+def test_a_list_that_no_instruction_makes_stands_for_none() -> None:
+    """A number ends like a list's beginning, and a real list is in what would be its reference; then it comes truly."""
+    looks_like_one = b"]\x94(ju]\x94(h\1h\1e"
+    data = holding(b"]\x94(}\x94(h\1J" + looks_like_one + looks_like_one + b"e")
+    with pytest.raises(pickle.UnpicklingError, match="680811893"):
+        plain_unpickled(data)
+    assert value(data) is None
+
+
+def test_long_texts_are_left_to_the_machine() -> None:
+    """Equal ones would be compared byte by byte wherever one is a key: half a million times in the largest file."""
+    for length in (4000, 5000):
+        text = b"X" + struct.pack("<I", length) + length * b"k" + b"\x94"
+        found = value(holding(b"N" + text + b"N" + text + b"N" + b"h\2Nh\3N"))
+        assert found == (None if length == 5000 else {"x": None, length * "k": None})
+
+
+def test_what_the_machine_reads_otherwise() -> None:
+    """A pair as a name, and more lists inside lists than it lets through: no harm, and nothing looks there."""
+    pair = framed(b"}\x94(\x8c\x08segments\x94]\x94\x8c\1p\x94K\1K\2\x86\x94h\4Nu.")
+    nested = framed(b"}\x94(\x8c\x08segments\x94]\x94\x8c\1p\x94" + 300 * b"]\x94(" + b"h\0" + 300 * b"e" + b"u.")
+    assert value(pair) == {"segments": [], "p": (1, 2), (1, 2): None}
+    for data in (pair, nested):
+        assert as_it_is(data).meta.kind == "snapshot"
+        with pytest.raises(FormatError):
+            one_by_one(data)
+
+
+def test_where_patterns_prove_nothing_the_machine_reads_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = pickle.dumps(small(), 4)
+    at_once = content(as_it_is(data))
+    monkeypatch.setattr(pickle_whole, "_SOUND", False)
+    assert value(data) is None
+    assert content(as_it_is(data)) == at_once
+
+
+def test_what_the_machine_finds_too_much_is_not_built() -> None:
+    """The memo counts as well: three megabytes of lists, or of records of one name, that are nothing but noted."""
+    for many in (1_500_000 * b"]\x94", 500_000 * b"}\x94h\1Ns"):
+        data = framed(b"}\x94(\x8c\x08segments\x94]\x94(" + many + b"eu.")
+        assert len(data) <= pickle_whole.MOST
+        assert value(data) is None
 
 
 def test_what_would_be_built_is_bounded() -> None:

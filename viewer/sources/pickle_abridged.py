@@ -19,14 +19,13 @@ _LONG = b"\x8b\4\0\0\0"
 """LONG4, with the length that a number has."""
 _NUMBER = re.escape(_LONG) + rb"...."
 _REFERENCES = rb"(?:j...\0j...\0j...\0j...\0|h.h.h.h.|j...\0|h.)++"
-"""The numbers are below 2**24, as all are in a small file. So none holds the beginning of a list, with references
-behind it: such lists would overlap, which takes quadratic time, and one that no instruction makes would stand for
-another."""
+"""The numbers are below 2**24, as all are in a small file. So none holds the beginning of a list with references behind
+it: such lists would overlap, which takes quadratic time, and one that no instruction makes could stand for another."""
 STACK = rb"\]\x94\(" + _REFERENCES + b"e(?:" + _NUMBER + rb"\x86Q)?+"
 """A pattern of a list of references, with its number or without."""
 REPEATED = _NUMBER + rb"Q\x94"
 """A pattern of what takes the place of one."""
-_LIST = re.compile(rb"\]\x94\((" + _REFERENCES + b")e", re.DOTALL)
+_LIST = re.compile(rb"(\]\x94\(" + _REFERENCES + b"e)", re.DOTALL)
 
 
 class Abridged:
@@ -35,7 +34,7 @@ class Abridged:
     def __init__(self, bodies: list[bytes]) -> None:
         self.bodies = bodies
         self._numbers: dict[bytes, bytes] = {}
-        """The instruction that makes the number, for each list that is repeated."""
+        """The instructions that ask for it by its number, for each list that is repeated."""
         self._asks = self._asked = 0
         self._lists: list[Any] = []
         self._lengths: list[int] = []
@@ -49,17 +48,18 @@ class Abridged:
             self._asks = sum(map(counts.__getitem__, often))
 
     def _shortened(self, parts: list[bytes], often: set[bytes]) -> bytes:
-        """`parts` are, by turns, what is between the lists and what they refer to."""
+        """`parts` are, by turns, what is between the lists and the lists."""
         out, numbers = [parts[0]], self._numbers
         for row, behind in zip(parts[1::2], parts[2::2]):
-            number = numbers.get(row)
-            if number is not None:
-                out += (number, b"Q\x94", behind)
+            asking = numbers.get(row)
+            if asking is not None:
+                out += (asking, behind)
             elif row in often:
-                number = numbers[row] = _LONG + len(numbers).to_bytes(4, "little")
-                out += (b"]\x94(", row, b"e", number, b"\x86Q", behind)
+                number = _LONG + len(numbers).to_bytes(4, "little")
+                numbers[row] = number + b"Q\x94"
+                out += (row, number, b"\x86Q", behind)
             else:
-                out += (b"]\x94(", row, b"e", behind)
+                out += (row, behind)
         return b"".join(out)
 
     def list_of(self, asked: Any) -> Any:

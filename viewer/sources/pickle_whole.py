@@ -42,7 +42,7 @@ from .pickle_machine import BUILT_FREE, BUILT_PER_BYTE
 MOST = 3 << 20
 """Bytes of the largest file: larger ones would stop other threads for longer, and the vectorised reader is as fast."""
 LONGEST = 1 << 12
-"""Bytes of the longest text: two equal ones that are no one object are compared byte by byte wherever one is a key."""
+"""Bytes that the longest text takes: two equal ones that are no one object are compared byte by byte wherever one is a key."""
 
 _BUILT = ((b"}", DICT), (b"]", LIST), (b"\x86", TUPLE + 16), (b"\x94", 100))
 """As the machine counts; bytes inside of texts and numbers make it more, which is no harm."""
@@ -81,10 +81,14 @@ def _patterns() -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     return re.compile(_TWOS, re.DOTALL), re.compile(from_value, re.DOTALL)
 
 
+_SOUND = re.fullmatch(rb"(?:a|\((?=[^ue]))?+", b"(") is None
+"""Before Python 3.11.5 and 3.12 a repetition like this takes what it only tried: there `_plain` would prove nothing."""
+
+
 def value(data: bytes) -> Any:
     """The value of a pickle that is plain as said above; None for any other, and for a damaged one."""
     frames = _frames(data)
-    if not frames or len(data) > MOST:
+    if not frames or len(data) > MOST or not _SOUND:
         return None
     values = 8 * len(data)  # on the stack, at most
     if values + sum(size * data.count(byte) for byte, size in _BUILT) > BUILT_FREE + BUILT_PER_BYTE * len(data):

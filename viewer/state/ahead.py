@@ -7,6 +7,7 @@ from functools import partial
 
 from memstrata.capture.format.schema import I32, I64
 
+from ..analysis.findings import findings
 from ..model import stacks
 from ..model.axes import AXES, available_axes
 from ..model.bands import bands_of
@@ -46,8 +47,8 @@ def first_picture(run: Run) -> None:
 
 
 def afterwards(run: Run, job: Job) -> None:
-    """What is asked for at a click: other groupings and axes, stacks, what is alive anywhere."""
-    work: list[Callable[[], object]] = [partial(run.once, step_peaks)]
+    """What is asked for at a click: local peaks, findings, other groupings and axes, stacks, what is alive anywhere."""
+    work: list[Callable[[], object]] = [partial(run.once, step_peaks), partial(run.once, findings)]
     work += [partial(bands_of, run, key) for key in available(run)]
     work += [partial(run.once, spec.make) for spec in available_axes(run).values()]
     work += [partial(run.once, first_frames), lambda: run.live]

@@ -1,8 +1,7 @@
-"""What the page says of findings, plans, predictions and steps: computed once, ahead of the page."""
+"""What the page says of plans, predictions and steps: computed once, ahead of the page."""
 
 from __future__ import annotations
 
-from ..analysis.findings import findings
 from ..analysis.predicted_curve import Base, PredictedCurve, predicted_curve
 from ..analysis.residual import Residual, residual
 from ..analysis.shape import is_compiled, plan_in_force, shape_of
@@ -27,7 +26,7 @@ def predicted_step(run: Run) -> PredictedCurve | None:
 
 def work_out(run: Run) -> None:
     """All of it; `run.once` has it then."""
-    for make in (findings, proposed_plan, predicted_step, residual_of, steps_of, outside_allocator):
+    for make in (proposed_plan, predicted_step, residual_of, steps_of, outside_allocator):
         run.once(make)
     if len(run.layers):
         run.once(layer_columns)
