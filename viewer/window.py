@@ -133,7 +133,7 @@ class Window(QMainWindow):
         for action in (self.undo_action, self.redo_action, self.open_action):
             button = QToolButton(bar)
             button.setDefaultAction(action)
-            button.setAccessibleName(action.text())
+            button.setAccessibleName(action.text().replace("&", ""))
             buttons.addWidget(button)
         middle = QWidget(self)
         column = QVBoxLayout(middle)

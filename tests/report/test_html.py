@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memstrata.capture.format.schema import Fate
 from memstrata.viewer import cli
 from memstrata.viewer.analysis.findings import findings
 from memstrata.viewer.model.run import Run
@@ -52,6 +53,20 @@ WHOLE = [
 ]
 
 
+def test_a_super_block_has_the_sum_of_its_layers(samples: Path) -> None:
+    recording = open_file(str(samples / "before.mstrata"))
+    run, text = Run(recording), report_html(recording, "before.mstrata")
+    alive = run.groups_at("layer", [run.peak_position])[:4, 0].tolist()
+    row = next(line for line in text.splitlines() if "super-block 0 (layers 0-3)</b></td>" in line)
+    sums = [int(exact.replace(",", "")) for exact in re.findall(r'title="([\d,]+) bytes"', row)]
+    assert sums[2] == sum(alive) and sums[0] == sum(run.saved_bytes_by_layer(Fate.kept).get(i, 0) for i in range(4))
+
+
+def test_allocations_of_a_snapshot_are_called_by_their_frame(snapshots: Path) -> None:
+    text = report_html(open_file(str(snapshots / "torch26-three-pools-no-trace.pickle")), "a.pickle")
+    assert "<summary>unattributed, vllm_rollout_spmd.py:114 __init__</summary>" in text
+
+
 def test_findings_stand_before_the_picture_with_what_to_do(samples: Path) -> None:
     recording = open_file(str(samples / "raised.mstrata"))
     text = report_html(recording, "raised.mstrata")
@@ -85,7 +100,7 @@ def test_the_ranks_of_a_run_are_a_page(printed: Callable[..., str], samples: Pat
     page = Page(text)
     assert "Rank 1 stands out: its peak is 56.5 MiB, 15.7 MiB (38.7%) more than rank 0's 40.7 MiB." in page.words
     assert "Ranks (activations and communication each at their own highest)" in page.headings
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 2 and text.count(">optimizer state</text>") == 2  # each with its legend
     target = tmp_path / "ranks.html"
     assert cli.main(["export", str(samples / "ranks"), "-o", str(target)]) == 0
     assert target.read_text(encoding="utf-8") == text

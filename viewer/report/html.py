@@ -99,18 +99,26 @@ def _super_blocks(run: Run) -> list[str]:
     alive = run.groups_at("layer", [run.peak_position])[:, 0].tolist()
     rows = []
     for number, block in enumerate(run.layers.super_blocks):
-        rows.append((f"<b>{markup(super_block_text(run, number))}</b>", "", "", ""))
-        for layer in range(block.start, block.stop):
-            said = size_html(shape.layers[layer].bytes(shape.tokens)) if shape else "-"
-            rows.append(
-                (markup(run.layers.names[layer]), size_html(saved.get(layer, 0)), said, size_html(alive[layer]))
-            )
-    said = size_html(shape.outside_bytes) if shape else "-"
-    rows.append((OUTSIDE_LAYERS, size_html(saved.get(NONE, 0)), said, size_html(alive[-1])))
+        layers = range(block.start, block.stop)
+        said = [shape.layers[layer].bytes(shape.tokens) for layer in layers] if shape else None
+        figures = [sum(saved.get(layer, 0) for layer in layers), said and sum(said), sum(alive[i] for i in layers)]
+        rows.append((f"<b>{markup(super_block_text(run, number))}</b>", *map(_sum_html, figures)))
+        for place, layer in enumerate(layers):
+            figures = [saved.get(layer, 0), said and said[place], alive[layer]]
+            rows.append((markup(run.layers.names[layer]), *map(_figure_html, figures)))
+    outside = [saved.get(NONE, 0), shape.outside_bytes if shape else None, alive[-1]]
+    rows.append((OUTSIDE_LAYERS, *map(_figure_html, outside)))
     note = '<p class="dim">Saved: kept for backward, or made again for it.</p>'
-    return section_html(
-        "Super-blocks and layers", note, table_html(("layer", "saved", "shapes say", "alive at peak"), rows)
-    )
+    table = table_html(("layer", "saved", "shapes say", "alive at peak"), rows)
+    return section_html("Super-blocks and layers", note, table)
+
+
+def _figure_html(size: int | None) -> str:
+    return "-" if size is None else size_html(size)
+
+
+def _sum_html(size: int | None) -> str:
+    return f"<b>{_figure_html(size)}</b>"
 
 
 def _prediction(run: Run) -> list[str]:
@@ -171,12 +179,20 @@ def _allocation(run: Run, row: int) -> str:
     layer = int(run.attribution.layer[row])
     where = f", {run.layers.names[layer]}" if layer >= 0 else ""
     how = " (inferred)" if run.attribution.inferred[row] else ""
-    name = markup(category_text(int(run.attribution.category[row])) + how + where)
+    name = markup(category_text(int(run.attribution.category[row])) + how + where + _made_in(run, row))
     frames = run.recording.stack_frames(int(run.allocations.stack[row]))
     if not frames:
         return name
     lines = "\n".join(markup(f"{function}  {file}:{line}" if file else function) for function, file, line in frames)
     return f"<details><summary>{name}</summary><pre>{lines}</pre></details>"
+
+
+def _made_in(run: Run, row: int) -> str:
+    """The first user frame of an allocation that has a stack."""
+    if "stacks" not in run.capabilities or run.allocations.stack[row] < 0:
+        return ""
+    grouping = run.grouping("frame")
+    return f", {grouping.names[int(grouping.labels[row])]}"
 
 
 def _step(run: Run) -> list[str]:

@@ -37,7 +37,7 @@ def ranks_html(directory: RunDirectory) -> str:
 def _pictures(runs: Sequence[Run]) -> list[str]:
     """A timeline for each run, all with the same bytes for the same height."""
     highest = max(run.peak_bytes for run in runs)
-    pictures = [(run, timeline_svg(run, _CUT, height=240, least=highest)) for run in runs]
+    pictures = [(run, timeline_svg(run, _CUT, height=240, least=highest, legend=True)) for run in runs]
     return [
         f"<figure>{picture}<figcaption>{markup(title(run))}: active bytes by category</figcaption></figure>"
         for run, picture in pictures

@@ -71,11 +71,18 @@ def _rules(bands: Bands, dark: bool) -> str:
 
 
 def timeline_svg(
-    run: Run, key: str, width: int = 1080, height: int = 380, standalone: bool = False, least: int = 0
+    run: Run,
+    key: str,
+    width: int = 1080,
+    height: int = 380,
+    standalone: bool = False,
+    least: int = 0,
+    legend: bool = False,
 ) -> str:
     """The whole picture, `standalone` with its own style; an empty string where the file has no timeline.
 
-    The axis has room for `least` bytes, so that several pictures can share one scale.
+    The axis has room for `least` bytes, so that several pictures can share one scale. A standalone picture always has
+    the `legend`.
     """
     if "timeline" not in run.capabilities:
         return ""
@@ -84,7 +91,7 @@ def timeline_svg(
     highest = run.peak_bytes if run.reserved is None else max(run.peak_bytes, int(run.reserved.max()))
     frame = _Frame(width, height, axis, max(highest, least) * 1.06)
     body = [*_grid(frame), *_bands(run, bands, frame), *_reserved(run, frame), *_ribbon(run, frame), *_peak(run, frame)]
-    if standalone:
+    if standalone or legend:
         body += _legend(run, bands, frame)
         height += LEGEND
     label = markup(f"Active bytes of {run.name} by {bands.grouping.title} over {axis.title}")
