@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import socket
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +157,26 @@ def test_one_thing_listed_over_and_over(tmp_path: Path, capsys: pytest.CaptureFi
     assert "over and over" in cause(path, capsys)
     path.write_bytes(made(plain_values.MAX_REPEATED + 1))
     open_file(path)
+
+
+def long_text(length: int) -> bytes:
+    return b"X" + struct.pack("<I", length) + b"a" * length
+
+
+def test_equal_long_texts_are_one_object() -> None:
+    """Two would be compared to their ends each time that one of them is a key."""
+    for one in (long_text(8192), b"V" + b"a" * 8192 + b"\n", b"S'" + b"a" * 8192 + b"'\n"):
+        first, second = machine_of(b"](" + long_text(8192) + one + b"e.").run()
+        assert first is second and len(first) == 8192
+    first, second = machine_of(b"](" + long_text(64) + long_text(64) + b"e.").run()
+    assert first == second
+
+
+def test_a_number_as_long_as_a_text_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "long.pickle"
+    assert machine_of(b"\x8b" + struct.pack("<I", 4096) + b"\1" * 4096 + b".").run().bit_length() == 4096 * 8 - 7
+    path.write_bytes(b"\x80\4\x8b" + struct.pack("<I", 4097) + b"\1" * 4097 + b".")
+    assert "it holds a number of more than 4,096 bytes" in cause(path, capsys)
 
 
 def test_unlike_events_may_be_many(tmp_path: Path) -> None:

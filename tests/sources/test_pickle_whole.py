@@ -175,6 +175,14 @@ def test_lists_that_seem_to_begin_in_references_take_no_time() -> None:
     assert time.process_time() - start < 1
 
 
+def test_what_is_not_plain_is_not_looked_at_for_each_frame() -> None:
+    """It is an instruction that begins and ends where frames do, and so are all behind it."""
+    start = time.process_time()
+    assert value(framed(b"}\x94(\x8c\1x\x94N", *10_000 * [b"h\1\x94"], b"u.")) is None
+    assert value(framed(b"}\x94(\x8c\1x\x94N", b"h\1\x94", *50_000 * [b""], b"u.")) is None
+    assert time.process_time() - start < 1
+
+
 def test_a_list_that_no_instruction_makes_stands_for_none() -> None:
     """A number ends like a list's beginning, and a real list is in what would be its reference; then it comes truly."""
     looks_like_one = b"]\x94(ju]\x94(h\1h\1e"

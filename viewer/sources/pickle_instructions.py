@@ -1,6 +1,6 @@
 """What pickle's instructions do, one function each: run at byte p of the buffer, return where the next one begins.
 
-Limits: `MAX_MARKS`, `MAX_TEXT`, `MAX_ODD_KEYS`.
+Limits: `MAX_MARKS`, `MAX_TEXT`, `MAX_NUMBER`, `MAX_ODD_KEYS`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 MAX_MARKS = 200
 """Lists inside lists; a snapshot has seven."""
 MAX_TEXT = 16 << 20
-"""Bytes of one text or number; the longest name of a C++ function seen has 3,289."""
+"""Bytes of one text; the longest name of a C++ function seen has 3,289."""
+MAX_NUMBER = 4 << 10
+"""Bytes of a number. A longer one may be a key again and again, and takes its length to be looked up each time."""
+LONG_TEXT = 4 << 10
+"""Characters from which on equal texts are one object: two are compared to their ends wherever one is a key."""
 MAX_ODD_KEYS = 4096
 """A dict with more entries has texts as keys: made-up numbers could all fall into one slot."""
 DICT, LIST, TUPLE = 240, 72, 56
@@ -245,18 +249,25 @@ def _memoize(machine: Machine, p: int) -> int:
     return p + 1
 
 
-def _sized(width: int, make: Callable[[bytes], Any]) -> Instruction:
+def _sized(width: int, make: Callable[[bytes], Any], most: int = MAX_TEXT) -> Instruction:
     """So many bytes of length, then the value itself."""
+    what = "a text of 16 MiB or more" if most == MAX_TEXT else "a number of more than 4,096 bytes"
 
     def run(machine: Machine, p: int) -> int:
         length = int.from_bytes(machine.stream.buffer[p + 1 : p + 1 + width], "little")
-        if length > MAX_TEXT:
-            raise errors.cut_short() if length > machine.size else errors.beyond("it holds a text of 16 MiB or more")
+        if length > most:
+            raise errors.cut_short() if length > machine.size else errors.beyond(f"it holds {what}")
         p = machine.need(p, 1 + width + length) + 1 + width
-        machine.stack.append(make(machine.stream.buffer[p : p + length]))
+        _push_value(machine, make(machine.stream.buffer[p : p + length]))
         return p + length
 
     return run
+
+
+def _push_value(machine: Machine, value: Any) -> None:
+    if type(value) is str and len(value) > LONG_TEXT:
+        value = machine.long_texts.setdefault(value, value)
+    machine.stack.append(value)
 
 
 def _text(data: bytes) -> str:
@@ -302,7 +313,7 @@ def _quoted(machine: Machine, line: bytes) -> None:
     text = line.strip()
     if len(text) < 2 or text[:1] != text[-1:] or text[:1] not in b"\"'":
         raise ValueError("a text has no end")
-    machine.stack.append(_old_text(codecs.escape_decode(text[1:-1])[0]))
+    _push_value(machine, _old_text(codecs.escape_decode(text[1:-1])[0]))
 
 
 def _frame(machine: Machine, p: int) -> int:
@@ -347,7 +358,7 @@ def _refused(machine: Machine, p: int) -> int:
 _PLAIN: dict[bytes, Instruction] = {
     b"(": _mark, b"}": _push_new(dict), b"]": _push_new(list), b")": _push(()), b"N": _push(None),
     b"\x88": _push(True), b"\x89": _push(False), b"K": _number(1), b"M": _number(2), b"J": _number(4, signed=True),
-    b"\x8a": _sized(1, _long), b"\x8b": _sized(4, _long), b"G": _float, b"\x8c": _sized(1, _text),
+    b"\x8a": _sized(1, _long), b"\x8b": _sized(4, _long, MAX_NUMBER), b"G": _float, b"\x8c": _sized(1, _text),
     b"X": _sized(4, _text), b"\x8d": _sized(8, _text), b"U": _sized(1, _old_text), b"T": _sized(4, _old_text),
     b"h": _get(1), b"j": _get(4), b"q": _put(1), b"r": _put(4), b"\x94": _memoize,
     b"u": _setitems, b"s": _setitem, b"d": _dict, b"e": _appends, b"a": _append, b"l": _list, b"t": _tuple,
@@ -355,7 +366,7 @@ _PLAIN: dict[bytes, Instruction] = {
     b".": _stop, b"\x95": _frame, b"\x80": _protocol,
     b"I": _line(_line_number), b"L": _line(lambda machine, line: machine.stack.append(int(line.rstrip(b"L"), 0))),
     b"F": _line(lambda machine, line: machine.stack.append(float(line))), b"S": _line(_quoted),
-    b"V": _line(lambda machine, line: machine.stack.append(line.decode("raw-unicode-escape"))),
+    b"V": _line(lambda machine, line: _push_value(machine, line.decode("raw-unicode-escape"))),
     b"g": _line(lambda machine, line: machine.stack.append(machine.get(int(line)))),
     b"p": _line(lambda machine, line: machine.put(int(line))),
     b"c": _global, b"i": _global, b"\x93": _stack_global, b"P": _outside, b"Q": _outside,

@@ -69,6 +69,8 @@ class Machine:
         """The byte of the buffer in front of which `look_up` must be called."""
         self.done = False
         self._known: dict[bytes, list[Any]] = {}
+        self.long_texts: dict[str, str] = {}
+        """Those of more than `LONG_TEXT` characters, each once."""
         self.built = 0
         """Bytes of the dicts, lists and tuples made so far."""
         self._counted = 0

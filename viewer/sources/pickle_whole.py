@@ -34,6 +34,8 @@ import re
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
+
 from .pickle_abridged import REPEATED, STACK, Abridged
 from .pickle_instructions import DICT, LIST, TUPLE
 from .pickle_layouts import boundary
@@ -42,12 +44,16 @@ from .pickle_machine import BUILT_FREE, BUILT_PER_BYTE
 MOST = 3 << 20
 """Bytes of the largest file: larger ones would stop other threads for longer, and the vectorised reader is as fast."""
 LONGEST = 1 << 12
-"""Bytes that the longest text takes: two equal ones that are no one object are compared byte by byte wherever one is a key."""
+"""Bytes that the longest text takes: wherever one is a key, it is compared with an equal one byte by byte."""
 
-_BUILT = ((b"}", DICT), (b"]", LIST), (b"\x86", TUPLE + 16), (b"\x94", 100))
-"""As the machine counts; bytes inside of texts and numbers make it more, which is no harm."""
+_BUILT = ((0x7D, DICT), (0x5D, LIST), (0x86, TUPLE + 16), (0x94, 100))
+"""What each instruction builds, or notes, in bytes; as the machine counts."""
 
 _FRAME, _STOP, _MEMOIZE, _SHORT_TEXT, _TEXT = 0x95, 0x2E, 0x94, 0x8C, 0x58
+
+_LEFT = 16
+"""Bytes at the end of a frame that are plain only with those behind it, at most: a pair that is not noted yet has 5.
+What is never plain has soon more behind it; otherwise it would be looked at again for each frame."""
 
 _REFERENCE = rb"h.|j...."
 
@@ -88,10 +94,7 @@ _SOUND = re.fullmatch(rb"(?:a|\((?=[^ue]))?+", b"(") is None
 def value(data: bytes) -> Any:
     """The value of a pickle that is plain as said above; None for any other, and for a damaged one."""
     frames = _frames(data)
-    if not frames or len(data) > MOST or not _SOUND:
-        return None
-    values = 8 * len(data)  # on the stack, at most
-    if values + sum(size * data.count(byte) for byte, size in _BUILT) > BUILT_FREE + BUILT_PER_BYTE * len(data):
+    if not frames or len(data) > MOST or not _SOUND or _built(data) > BUILT_FREE + BUILT_PER_BYTE * len(data):
         return None
     abridged = Abridged(frames)
     body = b"".join(abridged.bodies)
@@ -103,6 +106,12 @@ def value(data: bytes) -> Any:
     except Exception:  # whatever it is, the machine has the sentence for it
         return None
     return made if abridged.whole else None
+
+
+def _built(data: bytes) -> int:
+    """As many bytes as the machine would count, or more: bytes inside of texts and numbers are counted too."""
+    each, on_the_stack = np.frombuffer(data, np.uint8), 8 * len(data)
+    return on_the_stack + sum(size * int(np.count_nonzero(each == op)) for op, size in _BUILT)
 
 
 def _frames(data: bytes) -> list[bytes]:
@@ -140,7 +149,7 @@ def _plain(body: bytes, ends: list[int]) -> bool:
             key = not key
         if end == len(body):
             return at == end - 1 and body[at] == _STOP and not key
-        if not boundary(body, at, end):
+        if end - at > _LEFT or not boundary(body, at, end):
             return False
         p = at
     return False
