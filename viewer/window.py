@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
     QMainWindow,
-    QStyle,
     QToolButton,
     QVBoxLayout,
     QWidget,
@@ -34,7 +33,7 @@ from .panels.empty import StartPage
 from .panels.exporting import Exporter
 from .panels.menus import Menus, make_actions, sample_menu
 from .panels.notices import BackgroundNote, LoadingBar, MessageBar
-from .panels.place import put_back, remember
+from .panels.place import put_back, remember, room_for
 from .panels.record_dialog import RecordDialog
 from .panels.run_dialog import RunDialog
 from .panels.run_page import RunPage
@@ -51,6 +50,8 @@ from .state.settings import Settings, settings_path
 from .state.view_state import ViewState, compared, opened
 
 TITLE = "memstrata"
+LEAST = QSize(900, 560)
+"""Pixels at which a run still has a plot and rows of a table, and numbers that are compared are whole."""
 _FILES = "Recordings and snapshots (*.mstrata *.pickle *.pkl *.json *.gz *.zst);;All files (*)"
 _THEME = "theme"
 _PATIENCE_MS = 200
@@ -66,7 +67,7 @@ class Window(QMainWindow):
         self.recent = RecentFiles(self.settings)
         self.setWindowTitle(TITLE)
         self.setAcceptDrops(True)
-        self.setMinimumSize(760, 480)
+        self.setMinimumSize(LEAST.boundedTo(room_for(self)))
         self._choose_theme_remembered()
         self.session, self.jobs = Session(self), Jobs(self)
         self.watch = ThemeWatch(self)
@@ -326,6 +327,4 @@ def application() -> QApplication:
 
 def fit_screen(window: QMainWindow) -> None:
     """Make the window, with the frame that it will get, no larger than the screen has room for."""
-    title = window.style().pixelMetric(QStyle.PixelMetric.PM_TitleBarHeight)
-    room = window.screen().availableGeometry().size() - QSize(title // 2, title * 3 // 2)
-    window.resize(window.size().boundedTo(room))
+    window.resize(window.size().boundedTo(room_for(window)))

@@ -393,7 +393,7 @@ def test_keys_go_into_groups_and_lanes(opened: Any, window: Window, tapes: tuple
     page = opened(tapes[0])
     window.activateWindow()
     page.bring_forward("alive")
-    for key in ("lanes", "legend"):
+    for key in ("alive", "lanes", "legend"):
         QTest.keyClick(window, Qt.Key.Key_F6, Qt.KeyboardModifier.ShiftModifier)
         focus = QApplication.focusWidget()
         assert page.docks.front == key and focus is not None and page.docks.docks[key].isAncestorOf(focus)

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from memstrata.viewer.panels.run_page import RunPage
-from memstrata.viewer.window import Window
+from memstrata.viewer.window import LEAST, Window
 
 from .conftest import Opener, ready
 from .test_settings import Start, file, open_in, start
@@ -89,6 +89,44 @@ def test_a_remembered_share_holds_in_a_window_of_another_size(start: Start, samp
     page = open_in(window, str(samples / "before.mstrata"), qtbot)
     grown(window, 1400, 1000, qtbot)
     assert page.docks.docks["alive"].height() / page.docks.height() == pytest.approx(share, abs=0.02)
+
+
+def shows_something(page: RunPage) -> None:
+    """The lanes are folded, the curves have 80 pixels of height, and two rows of the table are whole."""
+    assert page.charts is not None and page.charts.folded and page.charts.is_foldable
+    assert page.views.slots["lanes"].height() == 0 and not page.views["lanes"].tree.isVisible()
+    assert page.views["timeline"].timeline.view.height() >= 80
+    rows = page.views["alive"].view
+    assert rows.rowViewportPosition(1) + rows.rowHeight(1) <= rows.viewport().height()
+
+
+@pytest.mark.parametrize("name", ["before", "encoder-decoder"])
+@pytest.mark.parametrize("larger", [[], [(1600, 1000)], [(1600, 1000), (1100, 700), (1366, 900)]])
+def test_in_the_least_window_a_run_has_a_plot_and_rows(
+    window: Window, opened: Opener, samples: Path, qtbot: QtBot, larger: list[tuple[int, int]], name: str
+) -> None:
+    sizes = [*larger, (LEAST.width(), LEAST.height())]
+    window.resize(*sizes[0])
+    page = opened(str(samples / f"{name}.mstrata"))
+    assert isinstance(page, RunPage)
+    for size in sizes:
+        grown(window, *size, qtbot)
+    shows_something(page)
+    grown(window, 1600, 1000, qtbot)
+    assert page.charts is not None and not page.charts.folded and page.views["lanes"].tree.isVisible()
+    grown(window, *sizes[-1], qtbot)
+    shows_something(page)
+
+
+def test_lanes_fold_in_a_page_that_squeezes_its_docks(
+    window: Window, opened: Opener, samples: Path, qtbot: QtBot
+) -> None:
+    page = opened(str(samples / "before.mstrata"))
+    assert isinstance(page, RunPage) and page.charts is not None and not page.charts.folded
+    window.setMinimumSize(1, 1)  # as a screen can be too small for the window
+    grown(window, 760, 480, qtbot)
+    assert page.charts.is_foldable and page.views.slots["lanes"].height() == 0
+    assert page.views["timeline"].timeline.view.height() > 0
 
 
 def test_folded_by_the_user_stays_folded(window: Window, opened: Opener, samples: Path, qtbot: QtBot) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import os
 import pickletools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -182,6 +184,33 @@ def test_the_view_with_the_focus_is_pictured(
     page.views["lanes"].tree.setFocus()
     window.actions_by_name["picture"].trigger()
     assert answers["title"] == "Save a picture of Lanes"
+
+
+@pytest.mark.parametrize("floating", [False, True])
+def test_a_picture_of_the_lanes_says_its_scale(
+    opened: Any, window: Window, answers: Asked, tapes: tuple[str, str], tmp_path: Path, qtbot: QtBot, floating: bool
+) -> None:
+    page = opened(tapes[0])
+    lanes, filtered = page.views["lanes"], 'in colour: matching "layer:1"; grey: the rest'
+    page.scope.look(filter="layer:1")
+    if floating:
+        page.docks.docks["lanes"].switch_window()
+        qtbot.wait(50)
+    lanes.contents.setFocus()
+    assert not lanes.isAncestorOf(lanes.note)
+    for name in ("lanes.svg", "lanes.png"):
+        answers["name"] = name
+        qtbot.keyClick(lanes.contents, Qt.Key.Key_S, Qt.KeyboardModifier.ControlModifier)
+        assert answers["title"] == "Save a picture of Lanes"
+    words = re.findall(r"<text[^>]*>([^<]*)<", (tmp_path / "lanes.svg").read_text())
+    said = html.unescape(" ".join(word.strip() for word in words))
+    assert f"Activations; {lanes.note.text()}" in said and "full height" in said and filtered in said
+    size = QSvgRenderer(str(tmp_path / "lanes.svg")).viewBox().size()
+    assert size.width() == lanes.width() and size.height() > lanes.height()
+    image = QImage(str(tmp_path / "lanes.png"))
+    assert image.size() == 2 * size
+    over = 2 * (size.height() - lanes.height())
+    assert len({image.pixel(x, y) for x in range(image.width()) for y in range(over)}) > 10  # words, not a plain strip
 
 
 def test_a_comparison_has_its_own_exports(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QPoint, QRect, Qt, QTimer
+from PySide6.QtCore import QPoint, QRect, QSize, Qt, QTimer
 from PySide6.QtGui import QAction, QPalette
 from PySide6.QtWidgets import QApplication, QTabBar
 from pytestqt.qtbot import QtBot
@@ -241,11 +241,21 @@ def test_lanes_stay_under_the_plot_where_the_arrangement_was_put_back(
 def test_the_window_comes_back_where_it_stood(start: Start, qapp: QApplication) -> None:
     window = start()
     room = window.screen().availableGeometry()
-    window.setGeometry(room.left() + 30, room.top() + 40, 760, 500)
+    place = QRect(QPoint(room.left(), room.top() + 40), window.minimumSize() + QSize(4, 10))
+    window.setGeometry(place)
     window.close()
     again = start()
     assert put_back(again, again.settings)
-    assert again.geometry() == QRect(room.left() + 30, room.top() + 40, 760, 500)
+    assert again.geometry() == place
+
+
+def test_a_place_remembered_smaller_than_the_window_can_be(start: Start, qapp: QApplication) -> None:
+    window = start()
+    room = window.screen().availableGeometry()
+    window.settings.set("window/place", [room.left(), room.top() + 40, 300, 200])
+    assert put_back(window, window.settings) and window.size() == window.minimumSize()
+    window.settings.set("window/place", [room.right() - 299, room.top() + 40, 300, 200])
+    assert not put_back(window, window.settings)  # it would hang over the edge
 
 
 @pytest.mark.parametrize("place", [(-2000, 40, 800, 600), (0, 0, 99_999, 600), (10, 5_000, 800, 600), (1, 2, 3)])
@@ -258,7 +268,7 @@ def test_a_place_that_no_screen_has_is_forgotten(start: Start, place: tuple[int,
 
 
 def test_a_maximized_window_keeps_its_own_size_beside(start: Start, qapp: QApplication) -> None:
-    window, own = start(), QRect(20, 30, 760, 500)
+    window, own = start(), QRect(0, 30, 790, 570)
     window.setGeometry(own)
     window.showMaximized()
     remember(window, window.settings)

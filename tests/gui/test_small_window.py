@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QScrollArea
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtWidgets import QScrollArea, QStyle, QTableView
 from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format.schema import Severity
@@ -17,11 +17,14 @@ from memstrata.viewer.panels.caption import Caption, Paragraph
 from memstrata.viewer.panels.chart_panel import ChartPanel
 from memstrata.viewer.panels.compare_cut import CutPanel
 from memstrata.viewer.panels.coverage_view import ProblemsPanel
+from memstrata.viewer.panels.place import room_for
 from memstrata.viewer.state.stack_model import BYTES, COUNT, OWN, SHARE
 from memstrata.viewer.state.view_state import COMPARE
-from memstrata.viewer.window import Window
+from memstrata.viewer.window import LEAST, Window
 
 from ..report.hostile_names import hostile
+
+_MARGIN = QStyle.PixelMetric.PM_FocusFrameHMargin
 
 
 @pytest.fixture
@@ -191,3 +194,34 @@ def test_an_empty_filter_has_the_whole_width(page: Any, qtbot: QtBot) -> None:
     qtbot.waitUntil(bar.said.isVisible)
     bar.line.clear()
     qtbot.waitUntil(lambda: not bar.said.isVisible())
+
+
+def test_no_window_is_smaller_than_the_least_and_that_fits_a_small_screen(window: Window, qtbot: QtBot) -> None:
+    least = LEAST.boundedTo(room_for(window))  # of which the screen here may have room for a part
+    window.resize(1, 1)
+    qtbot.waitUntil(lambda: window.size() == least)
+    title = window.style().pixelMetric(QStyle.PixelMetric.PM_TitleBarHeight)
+    framed = LEAST + QSize(title // 2, title * 3 // 2)
+    assert framed.width() <= 1024 and framed.height() <= 600
+
+
+@pytest.mark.parametrize("key", ["differences", "changes", "slots", "runs"])
+def test_in_the_least_window_compared_numbers_are_whole(
+    window: Window, opened: Any, pair: tuple[str, str], key: str, qtbot: QtBot
+) -> None:
+    window.resize(LEAST)
+    opened(*pair)
+    window.session.set(replace(window.session.state, page=COMPARE))
+    qtbot.waitUntil(lambda: window.content.page is window.content.pages.get(window.session.state.compared))
+    panel: Any = window.content.page.bring_forward(key)
+    view = panel if isinstance(panel, QTableView) else panel.findChild(QTableView)
+    qtbot.waitUntil(lambda: view.isVisible() and view.model() is not None and view.model().rowCount() > 1)
+    qtbot.wait(50)
+    right, margins = Qt.AlignmentFlag.AlignRight.value, 2 * view.style().pixelMetric(_MARGIN) + 2
+    for row in range(min(view.model().rowCount(), 12)):
+        for column in range(1, view.model().columnCount()):
+            index = view.model().index(row, column)
+            if int(index.data(Qt.ItemDataRole.TextAlignmentRole) or 0) & right:
+                text = str(index.data())
+                assert view.fontMetrics().horizontalAdvance(text) + margins <= view.columnWidth(column), text
+    assert not view.horizontalScrollBar().isVisible()

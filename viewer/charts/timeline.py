@@ -32,6 +32,7 @@ from .time_view import TimeView
 
 AXIS_WIDTH = 78
 RIGHT_MARGIN = 16
+_LOW = 170  # pixels of height below which the curves have the room of the title under them
 _HEADROOM = 1.14  # for the flag over the peak
 
 
@@ -122,6 +123,7 @@ class Timeline(RunPlot):
         axis = self.scope.axis
         self._show_top()
         self.x_axis.set_unit(axis.unit, axis.title)
+        self._title_axis()
         said = " (inferred)" if self.run.phases_inferred else ""
         self.ribbon.show_phases(self.run.phases, axis, said, self.run.once(step_positions))
         self.reserved_line.show_values(self.run.reserved, axis, self.theme.faint, self.run.once(reserved_peaks))
@@ -235,4 +237,9 @@ class Timeline(RunPlot):
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:
         super().resizeEvent(event)
+        if hasattr(self, "x_axis"):  # Qt resizes before there is anything in it
+            self._title_axis()
         self.moved.emit()
+
+    def _title_axis(self) -> None:
+        self.x_axis.showLabel(self.height() >= _LOW)

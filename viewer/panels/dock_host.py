@@ -8,12 +8,13 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QGuiApplication
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QMenu, QTabBar, QTabWidget, QWidget
+from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QMenu, QTabBar, QTabWidget, QWidget
 
 from .dock import Dock
 from .dock_rows import put_in_own_row
 from .dock_shares import DockShares
 from .dock_tabs import DockTabs
+from .main_part import go_in, main_part
 from .slots import Slot
 
 AREAS = {
@@ -168,9 +169,8 @@ class DockHost(QMainWindow):
     def fills_row(self, key: str) -> bool:
         """Whether nothing stands beside a dock and shares its height, as tabs behind it do too. A window is no row."""
         dock = self.docks[key]
-        place = dock.geometry()
         others = [one for one in self._standing(self.area(key)) if one is not dock]
-        beside = [one for one in others if one.y() <= place.bottom() and place.top() <= one.geometry().bottom()]
+        beside = [one for one in others if _are_beside(one.geometry(), dock.geometry())]
         behind = any(one in self.tabifiedDockWidgets(dock) for one in others)
         return not dock.isFloating() and not beside and not behind
 
@@ -215,17 +215,18 @@ class DockHost(QMainWindow):
         return self._latest if self._latest in seen else (seen[0] if seen else "")
 
     def go(self, steps: int) -> None:
-        """Bring the next dock that is shown forward, around the end, and go into it."""
-        shown = list(self.tabs())
-        if not shown:
-            return
-        place = shown.index(self.front) + steps if self.front in shown else 0
-        key = shown[place % len(shown)]
-        self.bring_forward(key)
-        view = self.docks[key].slot.build()
-        parts = [part for part in (view, *view.findChildren(QWidget)) if part.isEnabled() and part.isVisibleTo(view)]
-        inside = (part for part in parts if part.focusPolicy() & Qt.FocusPolicy.TabFocus)
-        next(inside, self.docks[key]).setFocus(Qt.FocusReason.TabFocusReason)
+        """Go into the dock in front; from there into the next one that is shown and has something for the keys, around
+        the end, which it brings forward."""
+        shown, focus = list(self.tabs()), QApplication.focusWidget()
+        inside = next((key for key in shown if focus is not None and self.docks[key].isAncestorOf(focus)), "")
+        start = shown.index(inside or self.front) if (inside or self.front) in shown else 0
+        first = steps if inside else 0
+        turns = [start + first + (turn if steps > 0 else -turn) for turn in range(len(shown))]
+        keys = [shown[turn % len(shown)] for turn in turns]
+        key = next((key for key in keys if main_part(self.docks[key].slot.build()) is not None), None)
+        if key is not None:
+            self.bring_forward(key)
+            go_in(self.docks[key].slot.build())
 
     def tabs(self) -> dict[str, str]:
         """Title of every dock that is shown, by key; those that share a place in the order of their tabs."""
@@ -354,6 +355,14 @@ class DockHost(QMainWindow):
         if event.type() in (QEvent.Type.Resize, QEvent.Type.Move) and isinstance(watched, Dock):
             self._later.start()
         return False
+
+
+def _are_beside(one: QRect, other: QRect) -> bool:
+    """Whether two docks stand in one row. Where there is too little room Qt lays docks over each other by some pixels:
+    those under each other are the ones that share more of their width than of their height."""
+    across = min(one.right(), other.right()) - max(one.left(), other.left()) + 1
+    down = min(one.bottom(), other.bottom()) - max(one.top(), other.top()) + 1
+    return down > 0 and across < down
 
 
 def _holds_title(room: QRect, place: QRect) -> bool:

@@ -157,7 +157,8 @@ class Exporter(QObject):
 def front_view(page: RunPage | ComparePage) -> tuple[str, QWidget]:
     """Title and widget of the view that had the focus, or was brought forward, last; else of the one that the page is
     about, else of the dock in front."""
-    shown = {title: view for title, view in page.titled_views() if view.isVisible()}
+    seen = ((title, view) for title, view in page.titled_views() if view.isVisible())
+    shown = {title: view for title, view in seen if view.height() > 1}  # lanes that are folded are a line only
     for part in page.entrances():
         about = view_with(page, part)
         if page.looked_at not in shown and about in shown:

@@ -97,6 +97,13 @@ class LanePanel(QWidget):
         layout.insertWidget(0, self.title_line)
         self.title_line.show()
 
+    @property
+    def picture_words(self) -> str:
+        """What the line says, for a picture of the lanes while it stands in the title of the dock, or is cut."""
+        if not self.fold.isChecked() or (self.isAncestorOf(self.title_line) and not self.note.is_cut):
+            return ""
+        return f"{self.contents.currentText().capitalize()}; {self.note.text()}"
+
     def sizeHint(self) -> QSize:
         """As high as all super-blocks, folded, need."""
         rows = len(self.tree.lane_model.lanes.outer) * OUTER_ROW

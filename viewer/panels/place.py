@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect, Qt
+from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QMainWindow
+from PySide6.QtWidgets import QMainWindow, QStyle
 
 from ..state.settings import Settings
 
@@ -25,12 +25,19 @@ def put_back(window: QMainWindow, settings: Settings) -> bool:
     if len(numbers) != 4:
         return False
     place = QRect(*numbers)
+    place.setSize(place.size().expandedTo(window.minimumSize()))  # it may have been smaller once
     if not any(_fits(place, screen.availableGeometry()) for screen in QGuiApplication.screens()):
         return False
     window.setGeometry(place)
     if settings.numbers(_MAXIMIZED) == (1,):
         window.setWindowState(window.windowState() | Qt.WindowState.WindowMaximized)  # it is shown by who made it
     return True
+
+
+def room_for(window: QMainWindow) -> QSize:
+    """The largest size of the window that fits on its screen with the frame that it will get."""
+    title = window.style().pixelMetric(QStyle.PixelMetric.PM_TitleBarHeight)
+    return window.screen().availableGeometry().size() - QSize(title // 2, title * 3 // 2)
 
 
 def _fits(place: QRect, room: QRect) -> bool:

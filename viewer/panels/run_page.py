@@ -35,6 +35,8 @@ TABLES = "alive"
 """The view that a number leads to."""
 _LEAST_WIDTHS = {"legend": 240, "chart": 460, "lanes": 240}
 """Pixels by place that what stands beside them leaves to those that are squeezed and never scroll."""
+_LEAST_TABLE = 134
+"""Pixels that two rows of a table need with all that stands over them."""
 _VERSION = 2  # of where the docks stand; in 1 groups and lanes were none
 _FIRST_PLACES: dict[str, dict[str, str]] = {
     "legend": {"area": "left"}, "lanes": {"area": "bottom"}, TABLES: {"under": "lanes"},
@@ -194,8 +196,9 @@ class RunPage(QWidget):
         self.docks.settle()
         if self.charts is not None:
             self._fold()
-            height, lanes = self.docks.height(), min(self.charts.lanes_height, self.height() // 3)
-            self.docks.give_height(TABLES, (height - lanes) * 42 // 100)
+            lanes = min(self.charts.lanes_height, self.height() // 3)
+            room = self.docks.height() - lanes
+            self.docks.give_height(TABLES, max(room * 42 // 100, min(_LEAST_TABLE, room * 48 // 100)))
             self.charts.share(lanes)
         if "stack" in self.views:
             self.docks.give_widths({TABLES: self.width() * 68 // 100, "stack": self.width() * 32 // 100})
