@@ -13,7 +13,7 @@ from memstrata.viewer.panels.exporting import front_view
 from memstrata.viewer.window import Window
 
 from .conftest import ready
-from .test_keys import focus, press
+from .gestures import focus, press
 
 SHIFT = Qt.KeyboardModifier.ShiftModifier
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtTest import QTest
+from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format.schema import Category
@@ -22,6 +21,7 @@ from memstrata.viewer.state.array_table import RawRole
 from memstrata.viewer.state.lane_model import MEASURED
 
 from .conftest import worked
+from .gestures import brush
 
 MIB = 1 << 20
 LEFT, SHIFT = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier
@@ -40,21 +40,6 @@ def typed(qtbot: QtBot, page: Any, text: str) -> None:
     qtbot.keyClicks(line, text)
     qtbot.keyClick(line, Qt.Key.Key_Return)
     qtbot.wait(150)
-
-
-def brush(qtbot: QtBot, page: Any, first: float, last: float) -> tuple[int, int]:
-    """Drag with Shift from one share of the events to another; returns the positions of the range."""
-    timeline, scope = page.views["timeline"].timeline, page.scope
-    pixel = lambda share: timeline.mapFromScene(
-        timeline.view.mapViewToScene(QPointF(float(scope.axis.x_of(scope.run.n_events * share)), 20 * MIB))
-    )
-    start, end, target = pixel(first), pixel(last), timeline.viewport()
-    QTest.mousePress(target, LEFT, SHIFT, start)
-    for step in range(1, 7):
-        QTest.mouseMove(target, start + QPoint((end - start).x() * step // 6, 0), 20)
-    QTest.mouseRelease(target, LEFT, SHIFT, end)
-    qtbot.wait(150)
-    return scope.view.mark, scope.view.cursor
 
 
 def lane_bytes(page: Any) -> list[int]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtTest import QTest
+from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format.schema import NONE
@@ -17,6 +16,8 @@ from memstrata.viewer.model.query import AllocationQuery
 from memstrata.viewer.model.saved_lives import saved_lives
 from memstrata.viewer.state.array_table import RawRole
 
+from .gestures import brush
+
 MIB = 1 << 20
 LEFT, SHIFT, NO = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier, Qt.KeyboardModifier.NoModifier
 
@@ -24,22 +25,6 @@ LEFT, SHIFT, NO = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier, 
 @pytest.fixture
 def page(opened: Any, samples: Path) -> Any:
     return opened(str(samples / "after.mstrata"))
-
-
-def brush(qtbot: QtBot, page: Any, first: float, last: float) -> tuple[int, int]:
-    """Drag with Shift from one share of the events to another; returns the positions of the range."""
-    timeline, scope = page.views["timeline"].timeline, page.scope
-    pixel = lambda share: timeline.mapFromScene(
-        timeline.view.mapViewToScene(QPointF(float(scope.axis.x_of(scope.run.n_events * share)), 20 * MIB))
-    )
-    start, end, target = pixel(first), pixel(last), timeline.viewport()
-    QTest.mousePress(target, LEFT, SHIFT, start)
-    for step in range(1, 7):
-        QTest.mouseMove(target, start + QPoint((end - start).x() * step // 6, 0), 20)
-    QTest.mouseRelease(target, LEFT, SHIFT, end)
-    qtbot.wait(120)
-    assert scope.view.mark is not None and scope.view.mark < scope.view.cursor
-    return scope.view.mark, scope.view.cursor
 
 
 def choose(qtbot: QtBot, page: Any, title: str) -> None:

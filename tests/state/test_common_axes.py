@@ -14,16 +14,6 @@ from memstrata.viewer.state.common_axes import common_axes, first_axis
 from memstrata.viewer.state.loading import open_run
 
 
-@pytest.fixture(scope="module")
-def before(samples: Path) -> Run:
-    return open_run(str(samples / "before.mstrata"))
-
-
-@pytest.fixture(scope="module")
-def after(samples: Path) -> Run:
-    return open_run(str(samples / "after.mstrata"))
-
-
 def snapshot(folder: Path, name: str) -> Run:
     return open_run(str(folder / f"{name}.pickle"))
 

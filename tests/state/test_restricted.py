@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from memstrata.viewer.state.comparison import filter_of, range_text
 from memstrata.viewer.state.lane_model import MEASURED, PREDICTED, LaneModel
 from memstrata.viewer.state.lane_text import lane_text
 from memstrata.viewer.state.lanes import lanes_of
-from memstrata.viewer.state.loading import open_run
 from memstrata.viewer.state.pointed import NOTHING, Pointed
 from memstrata.viewer.state.view_state import RunView, ViewState
 from memstrata.viewer.state.within import limit_query, limit_text, not_applied_text, picture_query, shown_query
@@ -32,16 +30,6 @@ from memstrata.viewer.state.within import limit_query, limit_text, not_applied_t
 WORDS = "mlp"
 PLAIN = RunView(40, "category", "events")
 RANGED = replace(PLAIN, mark=10, within="made")
-
-
-@pytest.fixture(scope="module")
-def before(samples: Path) -> Run:
-    return open_run(str(samples / "before.mstrata"))
-
-
-@pytest.fixture(scope="module")
-def after(samples: Path) -> Run:
-    return open_run(str(samples / "after.mstrata"))
 
 
 def test_a_picture_is_restricted_by_the_filter_the_range_and_the_selection_but_not_by_the_cursor() -> None:

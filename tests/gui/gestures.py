@@ -1,0 +1,62 @@
+"""What a user does with keys and mouse, and how many steps of undo it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from memstrata.viewer.window import Window
+
+from .conftest import MIB
+
+LEFT, SHIFT = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier
+NONE = Qt.KeyboardModifier.NoModifier
+
+
+def brush(qtbot: QtBot, page: Any, first: float, last: float) -> tuple[int, int]:
+    """Drag with Shift from one share of the events to another; returns the positions of the range."""
+    timeline, scope = page.views["timeline"].timeline, page.scope
+    pixel = lambda share: timeline.mapFromScene(
+        timeline.view.mapViewToScene(QPointF(float(scope.axis.x_of(scope.run.n_events * share)), 20 * MIB))
+    )
+    start, end, target = pixel(first), pixel(last), timeline.viewport()
+    QTest.mousePress(target, LEFT, SHIFT, start)
+    for step in range(1, 7):
+        QTest.mouseMove(target, start + QPoint((end - start).x() * step // 6, 0), 20)
+    QTest.mouseRelease(target, LEFT, SHIFT, end)
+    qtbot.wait(150)
+    assert scope.view.mark is not None and scope.view.mark < scope.view.cursor
+    return scope.view.mark, scope.view.cursor
+
+
+def focus() -> QWidget:
+    found = QApplication.focusWidget()
+    assert found is not None
+    return found
+
+
+def press(qtbot: QtBot, key: Any, modifiers: Any = NONE) -> None:
+    qtbot.keyClick(focus(), key, modifiers)
+
+
+def steps(window: Window) -> int:
+    """How many steps of undo there are."""
+    return len(window.session._undo)
+
+
+def drag(widget: QWidget, start: QPoint, end: QPoint, modifiers: Any = NONE) -> None:
+    QTest.mousePress(widget, LEFT, modifiers, start)
+    for part in range(1, 6):
+        place = QPointF(start + (end - start) * part / 5)
+        event = QMouseEvent(
+            QMouseEvent.Type.MouseMove, place, QPointF(widget.mapToGlobal(place.toPoint())), Qt.MouseButton.NoButton,
+            LEFT, modifiers,
+        )  # fmt: skip
+        QApplication.sendEvent(widget, event)
+        QTest.qWait(25)
+    QTest.mouseRelease(widget, LEFT, modifiers, end)

@@ -1,0 +1,120 @@
+"""What is one step of undo: a drag, a held key, a click, a choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from memstrata.viewer.window import Window
+
+from .conftest import ready
+from .gestures import drag, focus, press, steps
+
+LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+
+
+def test_a_brush_is_one_step(opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot) -> None:
+    page = opened(tapes[0])
+    timeline, before, state = page.views["timeline"].timeline, steps(window), window.session.state
+    left, right = timeline.plot_span
+    y = timeline.height() // 2
+    drag(timeline.viewport(), QPoint(left + 100, y), QPoint(right - 100, y), SHIFT)
+    assert page.scope.view.mark is not None and steps(window) == before + 1
+    press(qtbot, Qt.Key.Key_Z, CONTROL)
+    assert window.session.state == state
+
+
+def test_a_click_on_a_lane_is_one_step(opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot) -> None:
+    page = opened(tapes[0])
+    tree, state = page.views["lanes"].tree, window.session.state
+    rect = tree.visualRect(tree.lane_model.index(1, 0))
+    place = QPoint(tree.span[0] + 200, rect.center().y())
+    before = steps(window)
+    QTest.mouseClick(tree.viewport(), LEFT, NONE, place)
+    assert page.scope.view.query == tree.lane_model.lane(tree.lane_model.index(1, 0)).query
+    assert tree.currentIndex().row() == 1 and tree.selectionModel().hasSelection()
+    assert steps(window) == before + 1
+    press(qtbot, Qt.Key.Key_Z, CONTROL)
+    assert window.session.state == state
+
+
+def test_two_clicks_are_two_steps_however_quick(
+    opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot
+) -> None:
+    page = opened(tapes[0])
+    timeline, before = page.views["timeline"].timeline, steps(window)
+    left, y = timeline.plot_span[0], timeline.height() - 80
+    cursors = []
+    for x in (left + 200, left + 500):
+        QTest.mouseClick(timeline.viewport(), LEFT, NONE, QPoint(x, y))
+        cursors.append(page.scope.view.cursor)
+        qtbot.wait(10)
+    assert cursors[0] < cursors[1] and steps(window) == before + 2
+    press(qtbot, Qt.Key.Key_Z, CONTROL)
+    assert page.scope.view.cursor == cursors[0]
+
+
+def test_a_run_chosen_and_then_exchanged_are_two_steps(
+    opened: Any, window: Window, tapes: tuple[str, str], pair: tuple[str, str], qtbot: QtBot
+) -> None:
+    opened(*tapes, pair[0])
+    before, plain = steps(window), window.session.state.runs[0]
+    bar = window.content.page.bar
+    bar.sides[0].setCurrentIndex(0)
+    bar.sides[0].activated.emit(0)
+    first = window.session.state
+    assert first.compared[0] is plain
+    QTest.mouseClick(window.content.page.bar.swap, LEFT)
+    assert window.session.state.compared == first.compared[::-1] and steps(window) == before + 2
+    qtbot.keyClick(window, Qt.Key.Key_Z, CONTROL)
+    assert window.session.state == first
+    ready(window.content.page, qtbot)
+
+
+def test_going_through_a_box_with_the_arrows_is_one_step(
+    opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot
+) -> None:
+    page = opened(tapes[0])
+    state = window.session.state
+    box = page.views["timeline"].group
+    box.setFocus()
+    press(qtbot, Qt.Key.Key_Down)
+    press(qtbot, Qt.Key.Key_Down)
+    assert page.scope.view.grouping == box.itemData(2) and focus() is box
+    press(qtbot, Qt.Key.Key_Z, CONTROL)
+    assert window.session.state == state
+
+
+def test_a_key_that_is_held_is_one_step(opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot) -> None:
+    page = opened(tapes[0])
+    press(qtbot, Qt.Key.Key_Home)
+    before = steps(window)
+    for _ in range(5):
+        press(qtbot, Qt.Key.Key_Right)
+    assert page.scope.view.cursor == 5 and steps(window) == before + 1
+    press(qtbot, Qt.Key.Key_Left)
+    assert steps(window) == before + 2
+
+
+def test_undo_in_the_filter_is_that_of_the_window(
+    opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot
+) -> None:
+    page = opened(tapes[0])
+    scope, line = page.scope, page.filter.line
+    press(qtbot, Qt.Key.Key_Home)
+    press(qtbot, Qt.Key.Key_F)
+    qtbot.keyClicks(line, "layer:1")
+    press(qtbot, Qt.Key.Key_Return)
+    assert scope.view.filter == "layer:1" and focus() is page.views["timeline"].timeline
+    line.setFocus()
+    press(qtbot, Qt.Key.Key_Z, CONTROL)
+    assert (scope.view.filter, scope.view.cursor, line.text()) == ("", 0, "")
+    press(qtbot, Qt.Key.Key_Z, CONTROL)
+    assert scope.view.cursor == scope.run.peak_position
+    press(qtbot, Qt.Key.Key_Y, CONTROL)
+    press(qtbot, Qt.Key.Key_Y, CONTROL)
+    assert (scope.view.filter, scope.view.cursor, line.text()) == ("layer:1", 0, "layer:1")
