@@ -12,12 +12,12 @@ from PySide6.QtGui import QImage, QPainter
 from PySide6.QtSvg import QSvgGenerator
 from PySide6.QtWidgets import QApplication
 
+from memstrata.viewer.analysis.common_axes import COMMON_AXES
 from memstrata.viewer.charts import pair_item
 from memstrata.viewer.charts.frame import Frame
 from memstrata.viewer.charts.pair_item import PairItem
 from memstrata.viewer.charts.step_line import step_line
 from memstrata.viewer.model.run import Run
-from memstrata.viewer.state.common_axes import COMMON_AXES
 from memstrata.viewer.state.loading import open_run
 
 WIDTH, HEIGHT = 700, 160

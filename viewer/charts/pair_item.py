@@ -7,12 +7,12 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from memstrata.capture.format.schema import I64
 
+from ..analysis.aligned import Structure
 from ..look.units import bytes_text
 from ..model.axes import XAxis
 from ..model.paints import Paint
 from ..model.peaks import peaks_of
 from ..model.run import Run
-from ..state.structure import Structure
 from .band_painter import band_rects
 from .band_raster import can_raster, paint_raster
 from .colours import fill_brush

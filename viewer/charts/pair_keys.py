@@ -10,9 +10,9 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent
 
+from ..analysis.aligned import Structure
 from ..model.run import Run
 from ..state.session import Gesture
-from ..state.structure import Structure
 from .keys import NEAR, held, is_command
 
 Span = tuple[float, float]

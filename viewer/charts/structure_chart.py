@@ -12,11 +12,11 @@ from PySide6.QtWidgets import QWidget
 
 from memstrata.capture.format.schema import NONE, Phase
 
+from ..analysis.aligned import Cell, Structure
 from ..analysis.planned_before import PlannedBefore
 from ..look.units import bytes_text, difference_text, exact_bytes_text, seconds_text
 from ..model.run import Run
 from ..state.session import Gesture
-from ..state.structure import Cell, Structure
 from . import pair_keys
 from .axis_items import BytesAxis, UnitAxis, style_axis
 from .frame import Frame, PixelItem

@@ -8,10 +8,10 @@ from dataclasses import replace
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QLabel, QToolButton, QWidget
 
+from ..analysis.common_axes import common_axes
 from ..charts.pair_item import run_paints
 from ..charts.theme import Theme
 from ..model.run import Run
-from ..state.common_axes import common_axes
 from ..state.session import Session
 from .caption import Caption
 

@@ -9,6 +9,8 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
+from ..analysis.aligned import Structure
+from ..analysis.common_axes import COMMON_AXES, axis_beside, common_axes, first_axis
 from ..analysis.comparison import comparison_headline
 from ..analysis.diff import Diff
 from ..analysis.grouped import first_grouping, rows_by
@@ -17,10 +19,8 @@ from ..charts.theme import Theme, current
 from ..model.axes import XAxis
 from ..model.query import AllocationQuery
 from ..model.run import Run
-from ..state.common_axes import COMMON_AXES, axis_beside, common_axes, first_axis
 from ..state.planned_job import PlannedJob
 from ..state.session import Gesture, Session
-from ..state.structure import Structure
 from ..state.view_state import ViewState, looking
 from .compare_bar import CompareBar
 from .compare_cut import CutPanel

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QWidget
 
+from ..analysis.common_axes import common_axes
 from ..model.run import Run
-from ..state.common_axes import common_axes
 from .compare_cut import CutPanel
 from .compare_stacks import StackDiffView
 from .compare_tables import ChangesTable, RunsPanel, SlotTable

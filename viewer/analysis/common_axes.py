@@ -9,7 +9,7 @@ import numpy as np
 
 from ..model.axes import XAxis, by_event, by_time
 from ..model.run import Run
-from .structure import Structure, axis_in, structure_of
+from .aligned import Structure, axis_in, structure_of
 
 ALIKE = 8.0
 """Up to this ratio of their lengths two runs can both be read on one axis of seconds."""

@@ -15,10 +15,10 @@ import numpy as np
 
 from memstrata.capture.format.schema import NONE, Phase
 
-from ..analysis.structure import merged_order
 from ..look import words
 from ..model.axes import XAxis
 from ..model.run import Run
+from .structure import merged_order
 
 _NARROW, _WIDE = 0.08, 1.5
 """Widths of what lies between two passes, in passes: at least, so that it shows, and at most."""

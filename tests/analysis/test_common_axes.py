@@ -7,15 +7,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memstrata.viewer.analysis.common_axes import common_axes, first_axis
+from memstrata.viewer.analysis.opened import run_of_file
 from memstrata.viewer.charts.sampling import peak_columns
 from memstrata.viewer.model.axes import AXES
 from memstrata.viewer.model.run import Run
-from memstrata.viewer.state.common_axes import common_axes, first_axis
-from memstrata.viewer.state.loading import open_run
+
+
+@pytest.fixture(scope="module")
+def before(samples: Path) -> Run:
+    return run_of_file(str(samples / "before.mstrata"))
+
+
+@pytest.fixture(scope="module")
+def after(samples: Path) -> Run:
+    return run_of_file(str(samples / "after.mstrata"))
 
 
 def snapshot(folder: Path, name: str) -> Run:
-    return open_run(str(folder / f"{name}.pickle"))
+    return run_of_file(str(folder / f"{name}.pickle"))
 
 
 def test_two_recordings_have_all_axes_and_every_state_a_place(before: Run, after: Run) -> None:
