@@ -9,9 +9,9 @@ import pytest
 
 from memstrata.viewer.analysis.common_axes import common_axes, first_axis
 from memstrata.viewer.analysis.opened import run_of_file
-from memstrata.viewer.charts.sampling import peak_columns
 from memstrata.viewer.model.axes import AXES
 from memstrata.viewer.model.run import Run
+from memstrata.viewer.model.sampling import peak_columns
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memstrata.viewer.charts.sampling import peak_columns
 from memstrata.viewer.model import curves
 from memstrata.viewer.model.axes import by_event
 from memstrata.viewer.model.bands import bands_of
 from memstrata.viewer.model.curves import at_positions, changes_of, group_sums, highest, live_bytes
 from memstrata.viewer.model.ordering import ascending, descending
 from memstrata.viewer.model.run import Run
+from memstrata.viewer.model.sampling import peak_columns
 from memstrata.viewer.sources import open_file
 
 from .random_runs import Moves, moves, piles, run_of

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from memstrata.capture.format.plan import Plan
 from memstrata.capture.format.schema import Category, Phase
 from memstrata.viewer.analysis.aligned import structure_of
-from memstrata.viewer.charts.sampling import peak_columns
 from memstrata.viewer.look import ticks
 from memstrata.viewer.model.axes import AXES, XAxis, available_axes
 from memstrata.viewer.model.bands import MOST_DISTINCT, bands_of
 from memstrata.viewer.model.run import Run
+from memstrata.viewer.model.sampling import peak_columns
 from memstrata.viewer.state.lanes import ACTIVATIONS, lanes_of
 from memstrata.viewer.state.loading import open_run
 

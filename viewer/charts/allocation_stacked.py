@@ -15,11 +15,11 @@ from ..model.axes import XAxis
 from ..model.layout import Stacked
 from ..model.live_set import EVERY
 from ..model.peaks import Peaks
+from ..model.sampling import Columns, peak_columns
 from .allocation_colours import U32, AllocationColours
 from .frame import Frame
 from .outlines import around_outline
 from .pixels import picture
-from .sampling import Columns, peak_columns
 from .theme import Theme
 
 _COARSE = 4

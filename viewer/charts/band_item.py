@@ -13,9 +13,9 @@ from ..model.axes import XAxis
 from ..model.bands import Bands
 from ..model.paints import Paint
 from ..model.peaks import Peaks, peaks_of
+from ..model.sampling import Columns, peak_columns
 from .band_painter import paint_labels, paint_stack
 from .frame import Frame, PixelItem
-from .sampling import Columns, peak_columns
 from .stacking import Stack, stack
 from .step_line import step_line
 from .theme import colour

@@ -13,12 +13,12 @@ from memstrata.capture.format.schema import F64, I64, NONE
 from ..analysis.predicted_curve import PredictedCurve
 from ..model.axes import XAxis
 from ..model.paints import Paint, category_paint
+from ..model.sampling import spans_of_columns
 from ..state.lanes import Lane, Lanes
 from ..state.view_state import Segments
 from .band_painter import paint_stack
 from .frame import device_ratio
 from .ribbon import paint_phase
-from .sampling import spans_of_columns
 from .stacking import stack
 from .theme import Theme, colour
 

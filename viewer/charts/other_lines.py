@@ -7,15 +7,15 @@ from itertools import product
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPolygonF, QRegion
 
-from ..look.palette import cycle
+from ..look.palette import further_runs
 from ..look.tips import one_line
 from ..look.units import bytes_text
 from ..model.axes import XAxis
 from ..model.peaks import peaks_of
 from ..model.run import Run
+from ..model.sampling import peak_columns
 from .frame import Frame, PixelItem
 from .pair_item import PairItem
-from .sampling import peak_columns
 from .step_line import step_line
 
 Line = tuple[Run, XAxis]
@@ -32,7 +32,7 @@ class OtherLines(PixelItem):
 
     def paint_pixels(self, painter: QPainter, frame: Frame) -> None:
         taken = list(self.pair.pills)
-        inks = cycle(len(self.lines) + 1, self.theme.dark)[1:]  # the first is too near to that of the run after
+        inks = further_runs(len(self.lines), self.theme.dark)
         free = QRegion(frame.rect.toRect())
         for pill in self.pair.pills:
             free = free.subtracted(QRegion(pill.toAlignedRect()))

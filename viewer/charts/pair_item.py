@@ -8,17 +8,18 @@ from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 from memstrata.capture.format.schema import I64
 
 from ..analysis.aligned import Structure
+from ..look import palette
 from ..look.units import bytes_text
 from ..model.axes import XAxis
 from ..model.paints import Paint
 from ..model.peaks import peaks_of
 from ..model.run import Run
+from ..model.sampling import peak_columns
 from .band_painter import band_rects
 from .band_raster import can_raster, paint_raster
 from .colours import fill_brush
 from .frame import Frame, PixelItem
 from .marks import pill
-from .sampling import peak_columns
 from .stacking import stack
 from .step_line import step_line
 from .theme import Theme, colour
@@ -29,12 +30,8 @@ _SEE_THROUGH = 10_000
 
 def run_paints(theme: Theme) -> tuple[Paint, Paint]:
     """The paints of the run before and of the run after."""
-    return (Paint("#8f959e"), Paint("#4d8fe0")) if theme.dark else (Paint("#a9b0ba"), Paint("#2f6fc0"))
-
-
-def line_inks(theme: Theme) -> tuple[str, str]:
-    """The colours of their lines: that of the run before stays visible in front of the other's area."""
-    return ("#d7dbe0", "#4d8fe0") if theme.dark else ("#565c66", "#2f6fc0")
+    before, after = palette.RUN_FILL[theme.dark]
+    return Paint(before), Paint(after)
 
 
 class PairItem(PixelItem):
@@ -63,7 +60,7 @@ class PairItem(PixelItem):
             place = QRectF(left, frame.rect.top(), max(right - left, 2), frame.rect.height())
             painter.fillRect(place, colour(self.theme.accent, 46))
         lines = [self._area(painter, frame, number) for number in (0, 1)]
-        for line, ink in zip(lines, line_inks(self.theme)):
+        for line, ink in zip(lines, palette.RUN_LINE[self.theme.dark]):
             painter.setPen(QPen(QColor(ink), 1.6))
             painter.drawPolyline(line)
         if self.planned is not None:

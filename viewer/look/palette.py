@@ -64,6 +64,11 @@ _PHASE_DARK: dict[Phase, str] = {
 
 RECOMPUTE_HATCH = "diagonal"
 
+RUN_FILL = {False: ("#a9b0ba", "#2f6fc0"), True: ("#8f959e", "#4d8fe0")}
+"""Areas of the run before and of the run after, by `dark`."""
+RUN_LINE = {False: ("#565c66", "#2f6fc0"), True: ("#d7dbe0", "#4d8fe0")}
+"""The lines over them: that of the run before stays visible in front of the other's area."""
+
 _RAMP = ("#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
 _RAMP_SPAN = {False: (0.0, 0.9), True: (0.2, 1.0)}  # the ends that would sink into the background are left out
 
@@ -111,6 +116,11 @@ def phase_colour(phase: Phase | int, dark: bool = False) -> str:
 def neutral(dark: bool = False) -> str:
     """Grey for what belongs to no layer or to no group."""
     return category_colour(Category.unattributed, dark)
+
+
+def further_runs(count: int, dark: bool = False) -> tuple[str, ...]:
+    """Colours of lines beside those of the two runs that are compared."""
+    return cycle(count + 1, dark)[1:]  # the first is too near to that of the run after
 
 
 def ramp(count: int, dark: bool = False) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from memstrata.capture.format.schema import F64, I64
 
-from ..model.axes import XAxis
-from ..model.peaks import Peaks, peaks_between
+from .axes import XAxis
+from .peaks import Peaks, peaks_between
 
 
 @dataclass(frozen=True, eq=False)
