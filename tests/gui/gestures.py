@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, product
 from typing import Any
 
 from PySide6.QtCore import QPoint, QPointF, Qt
@@ -49,10 +50,12 @@ def steps(window: Window) -> int:
     return len(window.session._undo)
 
 
-def drag(widget: QWidget, start: QPoint, end: QPoint, modifiers: Any = NONE) -> None:
+def drag(widget: QWidget, start: QPoint, end: QPoint, modifiers: Any = NONE, over: QPoint | None = None) -> None:
+    """Press, move in steps, by way of `over` where one is given, and let go."""
     QTest.mousePress(widget, LEFT, modifiers, start)
-    for part in range(1, 6):
-        place = QPointF(start + (end - start) * part / 5)
+    stops = [start, *([over] if over is not None else []), end]
+    for way, part in product(pairwise(stops), range(1, 6)):
+        place = QPointF(way[0] + (way[1] - way[0]) * part / 5)
         event = QMouseEvent(
             QMouseEvent.Type.MouseMove, place, QPointF(widget.mapToGlobal(place.toPoint())), Qt.MouseButton.NoButton,
             LEFT, modifiers,

@@ -118,3 +118,44 @@ def test_undo_in_the_filter_is_that_of_the_window(
     press(qtbot, Qt.Key.Key_Y, CONTROL)
     press(qtbot, Qt.Key.Key_Y, CONTROL)
     assert (scope.view.filter, scope.view.cursor, line.text()) == ("layer:1", 0, "layer:1")
+
+
+def test_a_drag_that_ends_where_it_began_is_no_step(
+    opened: Any, window: Window, pair: tuple[str, str], qtbot: QtBot
+) -> None:
+    """In the timeline, in a lane and in the curves of two runs, and also where the drag went past the end."""
+    page = opened(pair[0])
+    timeline, tree = page.views["timeline"].timeline, page.views["lanes"].tree
+    for _ in range(3):
+        press(qtbot, Qt.Key.Key_W)
+    lane = tree.visualRect(tree.lane_model.index(0, 0)).center().y()
+    begin = QPoint(timeline.plot_span[0] + 300, timeline.height() // 2), QPoint(tree.span[0] + 300, lane)
+    before, state = steps(window), window.session.state
+    for target, start in zip((timeline.viewport(), tree.viewport()), begin):
+        for way in (-170, 230, 20_000):
+            drag(target, start, start, over=start + QPoint(way, 0))
+            assert (steps(window), window.session.state) == (before, state)
+            drag(target, start, start + QPoint(way, 0))
+            assert steps(window) == before + 1 and window.session.state != state
+            press(qtbot, Qt.Key.Key_Z, CONTROL)
+            assert (steps(window), window.session.state) == (before, state)
+    page = opened(pair[1])
+    for _ in range(2):
+        press(qtbot, Qt.Key.Key_W)
+    before, state, start = steps(window), window.session.state, QPoint(600, 100)
+    for way in (-170, 20_000):
+        drag(page.chart.viewport(), start, start, over=start + QPoint(way, 0))
+        assert (steps(window), window.session.state) == (before, state)
+
+
+def test_the_whole_of_a_step_cannot_be_dragged(opened: Any, window: Window, pair: tuple[str, str]) -> None:
+    page = opened(pair[0])
+    before, timeline = steps(window), page.views["timeline"].timeline
+    for way in (150, -150):
+        start = QPoint(timeline.plot_span[0] + 300, timeline.height() // 2)
+        drag(timeline.viewport(), start, start + QPoint(way, 0))
+        assert page.scope.view.visible is None and steps(window) == before
+    page = opened(pair[1])
+    before = steps(window)
+    drag(page.chart.viewport(), QPoint(600, 100), QPoint(750, 100))
+    assert window.session.state.common_visible is None and steps(window) == before

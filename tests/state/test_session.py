@@ -10,7 +10,7 @@ import pytest
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.state.loading import open_run
 from memstrata.viewer.state.scope import Scope
-from memstrata.viewer.state.session import Session
+from memstrata.viewer.state.session import Drag, Session
 from memstrata.viewer.state.view_state import COMPARE, ViewState, closed, looking, opened
 
 
@@ -68,6 +68,45 @@ def test_changes_of_one_gesture_are_one_step_back(runs: tuple[Run, Run]) -> None
     assert session.view(0).cursor == 4
     session.look(0, cursor=9)
     assert not session.can_redo
+
+
+def test_a_gesture_that_leads_back_is_no_step(runs: tuple[Run, Run]) -> None:
+    session, drag = Session(), Drag()
+    session.set(opened(ViewState(), runs[0], "category"))
+    session.look(0, visible=(100.0, 200.0))
+    start = session.state
+    for low in (150.0, 130.0, 100.00001):
+        session.look(0, drag, visible=(low, low + 100))
+    assert session.state is start
+    session.look(0, drag, visible=(170.0, 270.0))  # the button is still held
+    session.undo()
+    assert session.state is start
+    session.look(0, visible=(100.0002, 200.0))
+    session.look(0, visible=(100.0, 200.0))  # no gesture: two steps
+    session.undo()
+    assert session.view(0).visible == (100.0002, 200.0)
+    session.undo()
+    session.undo()
+    assert session.view(0).visible is None
+
+
+def test_no_step_leads_nowhere_where_states_between_were_forgotten(runs: tuple[Run, Run]) -> None:
+    session = Session()
+    for run in runs:
+        session.set(opened(session.state, run, "category"))
+        session.set(closed(session.state, 0))
+    assert session.state == ViewState()
+    session.undo()
+    assert session.state.runs == (runs[1],)
+    session.undo()
+    assert session.state == ViewState() and not session.can_undo
+    session.redo()
+    session.set(both(runs))
+    session.set(ViewState())  # both at once: only the second can come back, and was never open alone
+    while session.can_undo:
+        last = session.state
+        session.undo()
+        assert session.state != last
 
 
 def test_only_the_run_closed_last_can_come_back(runs: tuple[Run, Run]) -> None:

@@ -24,9 +24,10 @@ def zoomed(scope: Scope, factor: float, around: float | None = None) -> Change:
     return shown(scope, around - (around - low) * factor, around + (high - around) * factor)
 
 
-def panned(scope: Scope, share: float) -> Change:
-    """The visible part moved by a share of its width, as far as there is something to see."""
-    low, high = scope.visible
+def panned(scope: Scope, share: float, start: tuple[float, float] | None = None) -> Change:
+    """The visible part, or what it was at the start, moved by a share of its width as far as there is something to
+    see."""
+    low, high = start or scope.visible
     edges = scope.axis.edges
     step = min(max((high - low) * share, float(edges[0]) - low), float(edges[-1]) - high)
     return shown(scope, low + step, high + step)

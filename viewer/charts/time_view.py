@@ -29,6 +29,9 @@ class TimeView(pg.ViewBox):
         super().__init__(enableMenu=False)
         self.gesture: Gesture = Drag()
         """What the mouse does, or did last."""
+        self._held = (0.0, 0.0)
+        """What was on screen when the drag began."""
+        self._whole = (0.0, 0.0)
         self.least = 0.0
         """The least width that can be on screen."""
         self.setMouseEnabled(x=True, y=False)
@@ -37,7 +40,7 @@ class TimeView(pg.ViewBox):
 
     def bound(self, axis: XAxis, top: float) -> None:
         """Keep inside the axis; at most zoomed in to one event."""
-        low, high = float(axis.edges[0]), float(axis.edges[-1])
+        low, high = self._whole = float(axis.edges[0]), float(axis.edges[-1])
         self.least = least = 2.0 if axis.unit == "events" else max((high - low) * 1e-6, 1e-7)
         margin = (high - low) * _MARGIN
         self.setLimits(xMin=low - margin, xMax=high + margin, minXRange=least, maxXRange=high - low + 2 * margin)
@@ -49,13 +52,24 @@ class TimeView(pg.ViewBox):
 
     def mouseDragEvent(self, event: Any, axis: int | None = None) -> None:
         if event.isStart():
-            self.gesture = Drag()
+            low, high = self.viewRange()[0]
+            self.gesture, self._held = Drag(), (low, high)
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and event.button() == Qt.MouseButton.LeftButton:
             event.accept()
             begin, end = (self.mapSceneToView(place).x() for place in (event.buttonDownScenePos(), event.scenePos()))
             self.brushed.emit(begin, end)
-            return
-        super().mouseDragEvent(event, axis)
+        elif event.button() == Qt.MouseButton.RightButton:
+            super().mouseDragEvent(event, axis)
+        else:
+            event.accept()
+            self._pan(event.buttonDownScenePos().x() - event.scenePos().x())
+
+    def _pan(self, pixels: float) -> None:
+        """As far from where the drag began, and no further than the axis goes: back there is exactly as before."""
+        low, high = self._held
+        step = pixels * (high - low) / self.width()
+        step = max(min(step, self._whole[1] - high), self._whole[0] - low)
+        self.setXRange(low + step, high + step, padding=0)
 
     def mouseClickEvent(self, event: Any) -> None:
         if event.button() == Qt.MouseButton.LeftButton:

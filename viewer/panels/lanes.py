@@ -114,8 +114,11 @@ class LaneTree(QTreeView):
         """Left and right edge of the lanes in pixels of this widget's viewport."""
         self.is_aligned = False
         """Whether these are the edges of the timeline's plot."""
-        self._dragged: float | None = None
         self._pressed: float | None = None
+        """Where a button was pressed on the lanes, None while none is."""
+        self._held = (0.0, 0.0)
+        """What was on screen then."""
+        self._is_drag = False
         self._gesture: Gesture = Drag()
         """What the mouse does with the lanes, or did last."""
         self.setAccessibleName("Lanes: bytes over time of each super-block and layer")
@@ -299,26 +302,26 @@ class LaneTree(QTreeView):
     def mousePressEvent(self, event: QMouseEvent) -> None:
         x = event.position().x()
         if not self._in_lane(x):
-            self._pressed = self._dragged = None
+            self._pressed = None
             super().mousePressEvent(event)
             return
-        self._pressed = self._dragged = x
+        self._pressed, self._held, self._is_drag = x, self.scope.visible, False
         self._gesture = Drag()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if self._dragged is None or self._pressed is None:
+        if self._pressed is None:
             super().mouseMoveEvent(event)
             if event.buttons() == Qt.MouseButton.NoButton:
                 self._hover(event.position().toPoint(), event.globalPosition().toPoint())
             return
-        x = event.position().x()
-        if abs(x - self._pressed) > 4 or self._dragged != self._pressed:
-            change = panned(self.scope, (self._dragged - x) / max(self.span[1] - self.span[0], 1))
-            self._dragged = x
+        way = self._pressed - event.position().x()
+        self._is_drag |= abs(way) > 4
+        if self._is_drag:
+            change = panned(self.scope, way / max(self.span[1] - self.span[0], 1), self._held)
             self.scope.look(self._gesture, **change)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        if self._pressed is not None and self._dragged == self._pressed:
+        if self._pressed is not None and not self._is_drag:
             index = self.indexAt(event.position().toPoint())
             query = self.lane_model.lane(index).query if index.isValid() else self.scope.view.query
             position = int(self.scope.axis.position_at(self._x_at(event.position().x())))
@@ -326,7 +329,7 @@ class LaneTree(QTreeView):
             if index.isValid():
                 flags = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
                 self.selectionModel().setCurrentIndex(index, flags)
-        self._pressed = self._dragged = None
+        self._pressed = None
         super().mouseReleaseEvent(event)
 
     def wheelEvent(self, event: QWheelEvent) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
-from .view_state import RunView, ViewState, looking
+from .view_state import RunView, ViewState, looking, looks_alike
 
 _MERGE_SECONDS = 0.7
 _LONGEST = 200
@@ -25,7 +26,7 @@ class Session(QObject):
     """The only mutable thing in the viewer. `set` is the only way to change it, `changed` the only signal of it.
 
     Changes of one gesture (a drag, a key that is held, turns of the wheel) are one step of undo; each change of none is
-    a step of its own.
+    a step of its own. A step that leads nowhere is none: what a gesture takes back itself is as if it had not been.
     Of the runs that were closed only the latest can come back: the way back would keep the memory of all others.
     """
 
@@ -46,12 +47,14 @@ class Session(QObject):
 
     def set(self, state: ViewState, gesture: Gesture | None = None) -> None:
         """Make this the state; `gesture` is what the change is a part of."""
-        if state == self._state:
+        if looks_alike(state, self._state):
             return
         now = time.monotonic()
         if not (self._goes_on(gesture, now) and self._undo):
             self._undo = [*self._undo[-_LONGEST:], self._state]
         self._last, self._redo = (gesture, now), []
+        if looks_alike(state, self._undo[-1]):
+            state, self._last = self._undo.pop(), (None, 0.0)
         self._let_go(state)
         self._move(state)
 
@@ -97,7 +100,8 @@ class Session(QObject):
         gone = [run for run in self._state.runs if run not in state.runs]
         if gone:
             kept = {*state.runs, gone[-1]}
-            self._undo = [old for old in self._undo if kept.issuperset(old.runs)]
+            path = [*(old for old in self._undo if kept.issuperset(old.runs)), state]
+            self._undo = [old for old, after in pairwise(path) if old != after]
 
     def _move(self, state: ViewState) -> None:
         old, self._state = self._state, state

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..model.axes import usual_axis
 from ..model.query import AllocationQuery
 from ..model.run import Run
 
@@ -78,8 +79,30 @@ class ViewState:
         return (self.runs[-2], self.runs[-1]) if len(self.runs) >= 2 else None
 
 
+_UNSEEN = 1e-6
+"""Share of what is on screen that is far less than a pixel."""
+
 _NOWHERE: dict[str, Any] = {"slot": None, "common_visible": None}
 """No place on the axis of a comparison, as where it is one of other runs."""
+
+
+def looks_alike(one: ViewState, other: ViewState) -> bool:
+    """Whether nobody can tell two states apart: they are equal, but for what rounding did to the visible ranges."""
+    if one == other:
+        return True
+    if one.runs != other.runs or not _same_range(one.common_visible, other.common_visible):
+        return False
+    ranges = [(a.visible, b.visible) for a, b in zip(one.views, other.views)]
+    views = tuple(replace(view, visible=a) for view, (a, _) in zip(other.views, ranges))
+    same = all(_same_range(a, b) for a, b in ranges)
+    return same and one == replace(other, views=views, common_visible=one.common_visible)
+
+
+def _same_range(one: tuple[float, float] | None, other: tuple[float, float] | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    least = (one[1] - one[0]) * _UNSEEN
+    return abs(one[0] - other[0]) <= least and abs(one[1] - other[1]) <= least
 
 
 def first_view(run: Run, grouping: str) -> RunView:
@@ -88,8 +111,7 @@ def first_view(run: Run, grouping: str) -> RunView:
     rows = AllocationQuery(position=run.peak_position).select(run)
     told = rows[run.allocations.stack[rows] >= 0]
     largest = (told if len(told) else rows)[:1].tolist()
-    axis = "time" if "time" in run.capabilities else "events"
-    return RunView(run.peak_position, grouping, axis, allocation=largest[0] if largest else None)
+    return RunView(run.peak_position, grouping, usual_axis(run).key, allocation=largest[0] if largest else None)
 
 
 def opened(state: ViewState, run: Run, grouping: str) -> ViewState:
