@@ -1,11 +1,13 @@
-"""From a file to the first painted frame of the real window: CPU time, its parts, and how long the window stands still.
+"""From a file to painted frames of the real window: CPU time, its parts, and how long the window stands still.
 
-The CPU time is that of the whole process, window and job together; `pickle.load` of the same file with its collector
-off takes turns with it, as the ratio says more than seconds on a machine that does other things too. What the kernel
-took of it is for reading, and for memory that was not touched before, which in a virtual machine can cost far more
-than what is done with it. By the clock it is what a user waits. The longest stretch of work is what the window's
-thread did between two ticks of a 5 ms timer in it, until the frame is painted and in the seconds after it, while other
-groupings and axes are made ready: in CPU time, which does not count what other programs take, and by the clock.
+Of a large file the first frame shows the bytes of all allocations together, and the second one the page of the run,
+whose bands say what they are; of others the first is that page. The CPU time is that of the whole process, window and
+job together; `pickle.load` of the same file with its collector off takes turns with it, as the ratio says more than
+seconds on a machine that does other things too. What the kernel took of it is for reading, and for memory that was not
+touched before, which in a virtual machine can cost far more than what is done with it. By the clock it is what a user
+waits. The longest stretch of work is what the window's thread did between two ticks of a 5 ms timer in it, until the
+page is painted and in the seconds after it, while other groupings and axes are made ready: in CPU time, which does not
+count what other programs take, and by the clock.
 """
 
 from __future__ import annotations
@@ -34,30 +36,39 @@ os.environ["QT_QPA_PLATFORM"] = "offscreen"
 from PySide6.QtCore import Qt, QTimer, Signal
 from memstrata.viewer import window
 from memstrata.viewer.charts.timeline import Timeline
+from memstrata.viewer.charts.preview_chart import PreviewChart
 path, then = sys.argv[1], float(sys.argv[2])
 stages, cpu, last = {}, time.process_time, []
 busy, clock = [0.0, 0.0], [0.0, 0.0]
-painted, kernel = [], lambda: os.times().system
-class Watched(Timeline):
-    was_painted = Signal()
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.was_painted.connect(note, Qt.ConnectionType.QueuedConnection)  # once all of the frame is
-    def paintEvent(self, event):
-        super().paintEvent(event)
-        if not painted:
-            self.was_painted.emit()
+first, painted, kernel = [], [], lambda: os.times().system
+def watched(kind, note):
+    class Watched(kind):
+        was_painted = Signal()
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.was_painted.connect(note, Qt.ConnectionType.QueuedConnection)  # once all of the frame is
+        def paintEvent(self, event):
+            super().paintEvent(event)
+            if not painted:
+                self.was_painted.emit()
+    return Watched
+def now():
+    return cpu(), time.perf_counter(), kernel()
+def note_first():
+    first.extend(() if first else now())
 def note():
+    note_first()
     if not painted:
-        painted.extend((cpu(), time.perf_counter(), kernel()))
+        painted.extend(now())
         QTimer.singleShot(int(then * 1000), app.quit)
 def tick():
     now = time.thread_time(), time.perf_counter()
     for longest, begin, end in zip((busy, clock), last, now):
         longest[bool(painted)] = max(longest[bool(painted)], end - begin)
     last[:] = now
-from memstrata.viewer.panels import chart_panel
-chart_panel.Timeline = Watched
+from memstrata.viewer.panels import chart_panel, preview_page
+chart_panel.Timeline = watched(Timeline, note)
+preview_page.PreviewChart = watched(PreviewChart, note_first)
 app = window.application()
 shown = window.Window()
 shown.resize(1600, 900)
@@ -73,6 +84,7 @@ start, begun, own = cpu(), time.perf_counter(), kernel()
 shown.open_paths([path])
 app.exec()
 found = {"total": painted[0] - start, "wall": painted[1] - begun, "kernel": painted[2] - own, "start": start}
+found["first"] = [first[0] - start, first[1] - begun, first[2] - own]
 print(json.dumps({**found, "stages": stages, "busy": busy, "clock": clock}))
 shown.close()
 """
@@ -111,39 +123,50 @@ def _file(source: int | str, folder: str) -> Path:
 
 def rows(sources: Sequence[int | str] = SIZES) -> Iterator[str]:
     """All rows; files that are generated are deleted afterwards."""
-    first: tuple[int, float, float] | None = None
+    before: tuple[int, dict[str, float]] | None = None
     with tempfile.TemporaryDirectory() as folder:
         for source in sources:
             path = _file(source, folder)
             found = [(opened(path), measured(*UNPICKLED, str(path))[0]) for _ in range(ROUNDS)]
-            best = min(float(one["total"]) for one, _ in found)
-            user = min(float(one["total"]) - float(one["kernel"]) for one, _ in found)
-            linear = ""
-            if isinstance(source, int):
-                if first:
-                    linear = f"   {best / first[1]:5.2f} x, {user / first[2]:.2f} x without what the kernel took,"
-                    linear += f" for {source / first[0]:.2f} x the events"
-                first = (source, best, user)
             yield f"open {source:>9,} events" if isinstance(source, int) else f"open {path.name}"
-            yield f"     file to first painted frame {best:6.3f} s CPU, {user:.3f} s without the kernel{linear}"
-            yield from _details(found)
+            least = {}
+            for name, pick in (("first painted frame", _first), ("page of the run painted", _page)):
+                yield from _frame(name, [(pick(one), unpickled) for one, unpickled in found])
+                least[name] = min(pick(one)[0] for one, _ in found)
+            if isinstance(source, int):
+                if before:
+                    grown = ", ".join(f"{name} {size / before[1][name]:.2f} x" for name, size in least.items())
+                    yield f"     for {source / before[0]:.2f} x the events: {grown}"
+                before = (source, least)
+            yield from _details([one for one, _ in found])
 
 
-def _details(found: list[tuple[dict[str, Any], float]]) -> Iterator[str]:
-    """Against the unpickler, by the clock, how long the window stood still; of the quickest round, by part."""
-    ratios = [float(one["total"]) / unpickled for one, unpickled in found]
-    least = min(float(one["total"]) for one, _ in found) / min(unpickled for _, unpickled in found)
-    median = statistics.median(ratios)
+def _first(one: dict[str, Any]) -> tuple[float, float, float]:
+    cpu, wall, kernel = one["first"]
+    return cpu, wall, kernel
+
+
+def _page(one: dict[str, Any]) -> tuple[float, float, float]:
+    return one["total"], one["wall"], one["kernel"]
+
+
+def _frame(name: str, found: list[tuple[tuple[float, float, float], float]]) -> Iterator[str]:
+    """A frame's CPU time, by the clock, what the kernel took of it, and against the unpickler, each of `found`'s
+    rounds being (those three, the unpickler's CPU time)."""
+    cpu, wall, kernel = zip(*(times for times, _ in found))
+    spent = f"{min(cpu):.3f} s CPU ({min(c - k for c, k in zip(cpu, kernel)):.3f} s without the kernel)"
+    yield f"     {name}: {spent}, by the clock {min(wall):.3f} s at best, {statistics.median(wall):.3f} s in the median"
+    least = min(cpu) / min(unpickled for _, unpickled in found)
+    median = statistics.median(times[0] / unpickled for times, unpickled in found)
     yield f"     {least:6.2f} x pickle with gc off by the quickest of each, {median:.2f} x in the median of the rounds"
-    walls = sorted(float(one["wall"]) for one, _ in found)
-    yield f"     by the clock {walls[0]:6.3f} s at best, {statistics.median(walls):.3f} s in the median"
-    best = min((one for one, _ in found), key=lambda one: float(one["total"]))
-    split = parts(best)
+
+
+def _details(found: list[dict[str, Any]]) -> Iterator[str]:
+    """Of the quickest round, by part; how long the window stood still."""
+    split = parts(min(found, key=lambda one: float(one["total"])))
     yield "     " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in split.items())
-    after = float(best["total"]) - sum(split.get(name, 0.0) for name in ("start", "reading", "tables"))
-    yield f"     after the columns are read {after:6.3f} s"
-    for place, when in enumerate(("until then", "after it")):
-        busy, clock = ([one[how][place] * 1e3 for one, _ in found] for how in ("busy", "clock"))
+    for place, when in enumerate(("until the page is painted", "after it")):
+        busy, clock = ([one[how][place] * 1e3 for one in found] for how in ("busy", "clock"))
         waits = ", ".join(f"{wait:.0f}" for wait in busy)
         yield f"     longest stretch of work in the window {when}: {waits} ms, {min(clock):.0f} ms by the clock"
 

@@ -23,6 +23,7 @@ from memstrata.capture.format.problems import FormatError
 from .charts.theme import Theme, ThemeWatch
 from .look.tips import tip
 from .model.grouping import preferred
+from .model.preview import Preview
 from .panels.appearance import choose
 from .panels.arrangement import Arrangement
 from .panels.caption import Caption
@@ -88,6 +89,8 @@ class Window(QMainWindow):
         self.start.recent.chosen.connect(lambda path: self.open_paths([path]))
         self.content = Content(self.session, self.start, self._adopt, self)
         self.loading, self.message = LoadingBar(self.jobs, self), MessageBar(self)
+        self.jobs.found.connect(lambda number, preview: self._preview(preview))
+        self.jobs.ended.connect(lambda number: self.content.stages.add(self._ended))
         self.background = BackgroundNote(self)
         self.status = Caption(self)
         self.status.setObjectName("")
@@ -195,6 +198,17 @@ class Window(QMainWindow):
         self.message.say(loaded.sentences)
         self.recent.add_opened(paths, {run.name for run in loaded.runs})
         self.start.recent.fill()
+
+    def _preview(self, preview: Preview) -> None:
+        if not self.session.state.runs:  # whoever looks at another run is not disturbed
+            self.content.show_preview(preview)
+            self.status.setText(f"Opening {preview.name}")
+
+    def _ended(self) -> None:
+        """A job is over: if it was called off, or failed, what it had shown of a file goes too."""
+        if not self.jobs.running and not self.session.state.runs:
+            self.content.end_preview()
+            self.status.setText(status_text(self.session.state))
 
     def show_dialog(self, kind: type[RunDialog]) -> None:
         """Show the dialog of this kind; there is one of each, and its process goes on while it is closed."""

@@ -33,7 +33,7 @@ from .time_view import TimeView
 AXIS_WIDTH = 78
 RIGHT_MARGIN = 16
 _LOW = 170  # pixels of height below which the curves have the room of the title under them
-_HEADROOM = 1.14  # for the flag over the peak
+HEADROOM = 1.14  # for the flag over the peak
 
 
 class Timeline(RunPlot):
@@ -100,7 +100,7 @@ class Timeline(RunPlot):
             highest.append(self.predicted.peak_bytes)
         if self.what_if_line.values is not None:
             highest.append(int(self.what_if_line.values.max()))
-        return int(max(highest) * _HEADROOM)
+        return int(max(highest) * HEADROOM)
 
     @property
     def plot_span(self) -> tuple[int, int]:

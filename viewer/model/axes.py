@@ -85,6 +85,11 @@ AXES: dict[str, AxisSpec] = {
 }
 
 
+def usual_axis(run: Run) -> XAxis:
+    """The axis that a run is drawn on at first: time, where there is one."""
+    return run.once(AXES["time" if run.has_times else "events"].make)
+
+
 def available_axes(run: Run) -> dict[str, AxisSpec]:
     """The axes this run can be drawn on."""
     return {key: spec for key, spec in AXES.items() if spec.needs <= run.capabilities}

@@ -11,7 +11,8 @@ from memstrata.capture.format.recording import Recording
 from memstrata.capture.format.schema import B1, I32, I64, Action
 
 from .allocations import Allocations
-from .events import DeviceEvents, device_events
+from .baseline import end_blocks
+from .events import DeviceEvents, device_events, net_bytes, rows_of
 from .ordering import ascending
 
 
@@ -23,6 +24,18 @@ def live_bytes(allocations: Allocations, n_events: int, mask: B1 | None = None) 
     np.add.at(delta, allocations.start, allocations.bytes)
     np.subtract.at(delta, allocations.end, allocations.bytes)
     return np.cumsum(delta)[: n_events + 1]
+
+
+def unpaired(recording: Recording, device_row: int) -> I64:
+    """Active bytes at each position by what the events say of themselves, before any pairing: at the last one what the
+    end state says, unless that would make them negative somewhere."""
+    _, rows = rows_of(recording, device_row)
+    ends = end_blocks(recording, device_row)
+    out = np.zeros(len(recording.events.action[rows]) + 1, np.int64)
+    np.cumsum(net_bytes(recording.events.action[rows], recording.events.bytes[rows]), out=out[1:])
+    end_bytes = 0 if ends is None else int(ends.bytes.sum())
+    out += max(end_bytes - int(out[-1]), -int(out.min()))
+    return out
 
 
 def at_position(allocations: Allocations, labels: NDArray[np.integer], n_groups: int, position: int) -> I64:

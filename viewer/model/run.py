@@ -17,7 +17,7 @@ from .allocations import Allocations
 from .attribution import Attribution, Facts, attribute
 from .curves import Changes, at_position, at_positions, changes_of, live_bytes
 from .endstate import EndState, contradictions, end_state
-from .events import DeviceEvents, device_events, moves, net_bytes
+from .events import DeviceEvents, device_events, moves
 from .filters import matching
 from .grouping import GROUPINGS, Grouping
 from .inference import Inferred, Why, infer
@@ -315,19 +315,9 @@ class Run:
 
 
 def default_device(recording: Recording) -> int:
-    """Row of the device with the highest peak, the first one among equals; -1 if there is none."""
+    """Row of the device with the highest peak, the first one among equals; -1 if there is none. What the events say of
+    themselves is enough for choosing."""
     rows = range(len(recording.meta.devices))
     if len(rows) < 2:
         return rows[0] if rows else NONE
-    return max(rows, key=lambda row: (_quick_peak(recording, row), -row), default=NONE)
-
-
-def _quick_peak(recording: Recording, device_row: int) -> int:
-    """The peak by the balance of the events alone, for choosing a device."""
-    rows = np.flatnonzero(recording.events.device == device_row)
-    net = np.cumsum(net_bytes(recording.events.action[rows], recording.events.bytes[rows]))
-    segments = recording.allocator_segments
-    end = int(segments.active_bytes[segments.device == device_row].sum())
-    lowest = min(0, int(net.min())) if len(net) else 0
-    base = max(end - (int(net[-1]) if len(net) else 0), -lowest)
-    return base + (max(0, int(net.max())) if len(net) else 0)
+    return max(rows, key=lambda row: (int(curves.unpaired(recording, row).max()), -row), default=NONE)

@@ -23,7 +23,9 @@ from PySide6.QtWidgets import (
 
 from ..charts.theme import Theme, current
 from ..look.tips import tip
+from ..model.preview import Preview
 from ..model.run import Run
+from ..state.ahead import MANY
 from ..state.session import Session
 from ..state.view_state import COMPARE, ViewState, closed
 from .compare_page import ComparePage
@@ -31,7 +33,9 @@ from .copying import make_copyable
 from .empty import StartPage
 from .entering import go_into, view_with
 from .manners import Manners
+from .preview_page import PreviewPage
 from .run_page import RunPage
+from .stages import Stages
 
 COMPARE_TITLE = "Compare"
 _WIDEST_TAB = 340  # pixels
@@ -126,6 +130,9 @@ class Content(QStackedWidget):
         self.session, self._adopt = session, adopt
         self.empty = empty
         self.addWidget(empty)
+        self.stages = Stages(self)
+        self.preview: PreviewPage | None = None
+        """Stands where the page of a run will be that is being opened."""
         self.pages: dict[Run | tuple[Run, Run], RunPage | ComparePage] = {}
         self.theme = current()
         self._entering: RunPage | ComparePage | None = None
@@ -143,17 +150,46 @@ class Content(QStackedWidget):
             page = self.pages.pop(key)
             self.removeWidget(page)
             page.release()
-        shown = state.compared if state.page == COMPARE else state.run
+        shown = _shown(state)
         if shown is None:
-            self.setCurrentWidget(self.empty)
-            return
-        if shown not in self.pages:
-            self.pages[shown] = self._make(shown)
-            self._prepare(self.pages[shown])
-            self.addWidget(self.pages[shown])
-        if self.pages[shown] is not self.page:
-            self.setCurrentWidget(self.pages[shown])
-            self._come_to(self.pages[shown])
+            self.setCurrentWidget(self.preview or self.empty)
+        elif shown in self.pages:
+            self._bring()
+        else:
+            page = self.pages[shown] = self._make(shown)
+            self._prepare(page)
+            self.addWidget(page)
+            if all(run.n_events < MANY for run in (shown if isinstance(shown, tuple) else (shown,))):
+                self._bring()
+                return
+            page.stages.pause()  # making the page of a large run and painting it are a step each
+            self.stages.add(self._bring)
+
+    def _bring(self) -> None:
+        """Bring the page of the state as it is now to the front, once it is made."""
+        shown = _shown(self.session.state)
+        page = None if shown is None else self.pages.get(shown)
+        if page is not None and page is not self.page:
+            self.setCurrentWidget(page)
+            page.stages.go_on()
+            self._come_to(page)
+            self.end_preview()
+
+    def show_preview(self, preview: Preview) -> None:
+        """Show a run that is being opened, until `end_preview`, or until a page is made."""
+        self.end_preview()
+        self.preview = PreviewPage(preview, self)
+        self.addWidget(self.preview)
+        self.setCurrentWidget(self.preview)
+
+    def end_preview(self) -> None:
+        """Show what is open, or that nothing is."""
+        preview, self.preview = self.preview, None
+        if preview is not None:
+            if self.currentWidget() is preview:
+                self.setCurrentWidget(self.empty)
+            self.removeWidget(preview)
+            preview.deleteLater()
 
     def _come_to(self, page: RunPage | ComparePage) -> None:
         """A page came to the front: the keys are to act on it."""
@@ -222,6 +258,7 @@ class Content(QStackedWidget):
 
     def finish(self) -> None:
         """Make all that the page in front shows now, without waiting for the window to be idle."""
+        self.stages.finish()
         for _ in range(4):  # what is made may show more
             QApplication.processEvents()
             if self.page is not None:
@@ -231,8 +268,15 @@ class Content(QStackedWidget):
         """Colours of this theme."""
         self.theme = theme
         self.empty.set_theme(theme)
+        if self.preview is not None:
+            self.preview.set_theme(theme)
         for page in self.pages.values():
             page.set_theme(theme)
+
+
+def _shown(state: ViewState) -> Run | tuple[Run, Run] | None:
+    """What the page in front is about; None where nothing is open."""
+    return state.compared if state.page == COMPARE else state.run
 
 
 def _prepare_parts(widget: QWidget) -> None:

@@ -18,6 +18,7 @@ class Stages(QObject):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._waiting: deque[Callable[[], object]] = deque()
+        self._is_paused = False
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(0)
@@ -31,7 +32,22 @@ class Stages(QObject):
     def add(self, step: Callable[[], object]) -> None:
         """Do this after all that waits already."""
         self._waiting.append(step)
-        self._timer.start()
+        self._start()
+
+    def pause(self) -> None:
+        """Do nothing until `go_on`."""
+        self._is_paused = True
+        self._timer.stop()
+
+    def go_on(self) -> None:
+        """Do what waits, if it does not yet."""
+        self._is_paused = False
+        if self._waiting:
+            self._start()
+
+    def _start(self) -> None:
+        if not self._is_paused:
+            self._timer.start()
 
     def show_later(self, widget: QWidget) -> None:
         """Show a part of the page in a step of its own: it takes as long as making it. Its room is kept."""
@@ -59,6 +75,6 @@ class Stages(QObject):
             step()
         finally:
             if self._waiting:
-                self._timer.start()  # behind all that became due meanwhile
+                self._start()  # behind all that became due meanwhile
         if not self._waiting:
             self.done.emit()

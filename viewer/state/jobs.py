@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance
 from shiboken6 import isValid
 
 from memstrata.capture.format.problems import FormatError
@@ -30,9 +30,15 @@ class Cancelled(Exception):
 class Job:
     """What the work may ask and say. `number` identifies it, `title` is what the window shows."""
 
-    def __init__(self, number: int, title: str, said: Callable[[int, float, str], None]) -> None:
+    def __init__(
+        self,
+        number: int,
+        title: str,
+        said: Callable[[int, float, str], None],
+        found: Callable[[int, Any], None] = lambda *_: None,
+    ) -> None:
         self.number, self.title = number, title
-        self._said = said
+        self._said, self._found = said, found
         self._stop = threading.Event()
         self.thread: threading.Thread | None = None
 
@@ -50,6 +56,11 @@ class Job:
         self.check()
         self._said(self.number, fraction, stage)
 
+    def show(self, part: Any) -> None:
+        """Hand out a part of the answer that can be shown while the rest is worked out, and check."""
+        self.check()
+        self._found(self.number, part)
+
 
 class Jobs(QObject):
     """Runs jobs, each in a thread of its own, and keeps none of them beyond `shutdown`."""
@@ -58,6 +69,8 @@ class Jobs(QObject):
     """(number, title)"""
     progressed = Signal(int, float, str)
     """(number, fraction from 0 to 1, stage)"""
+    found = Signal(int, object)
+    """(number, part of the answer that can be shown already)"""
     ended = Signal(int)
     """The number of a job that is over, however it ended."""
 
@@ -76,7 +89,7 @@ class Jobs(QObject):
         self, title: str, work: Callable[[Job], Any], done: Callable[[Any], None], failed: Callable[[str], None]
     ) -> int:
         """Run `work(job)`; then `done(answer)` or `failed(sentence)` in this thread. Returns the job's number."""
-        job = Job(self._next, title, lambda *said: self._mail.append((self._tell, said)))
+        job = Job(self._next, title, self._mailed(self.progressed), self._mailed(self.found))
         self._next += 1
         self._running[job.number] = (job, done, failed)
         job.thread = threading.Thread(target=self._work, args=(job, work), name=f"memstrata {title}", daemon=True)
@@ -139,9 +152,13 @@ class Jobs(QObject):
         if not self._running:
             self._post.stop()
 
-    def _tell(self, number: int, fraction: float, stage: str) -> None:
+    def _mailed(self, signal: SignalInstance) -> Callable[..., None]:
+        """What a thread calls to have this signal emitted here, unless its job is over by then."""
+        return lambda number, *said: self._mail.append((self._tell, (signal, number, *said)))
+
+    def _tell(self, signal: SignalInstance, number: int, *said: Any) -> None:
         if number in self._running:
-            self.progressed.emit(number, fraction, stage)
+            signal.emit(number, *said)
 
     def _deliver(self, number: int, answer: Any, sentence: str) -> None:
         entry = self._running.pop(number, None)

@@ -11,8 +11,9 @@ from memstrata.capture.format.problems import FormatError
 from .. import sources
 from ..analysis.ranks import Ranks, ranks_sentence
 from ..look.tips import one_line
+from ..model.preview import preview
 from ..model.run import Run
-from .ahead import first_picture
+from .ahead import MANY, first_picture
 from .answers import answer_of
 from .jobs import Job
 
@@ -72,8 +73,8 @@ def _reading(job: Job, path: str, begin: float, share: float) -> Said:
 
 
 def load(paths: Sequence[str], job: Job, all_or_none: bool = False) -> Loaded:
-    """Open all files, each with what the first picture needs already worked out. One that cannot be read becomes a
-    sentence; if it is to be all or none, it raises FormatError."""
+    """Open all files, each with what the first picture needs already worked out; the bytes of a large one are shown
+    before that. One that cannot be read becomes a sentence; if it is to be all or none, it raises FormatError."""
     found = []
     for number, path in enumerate(paths):
         begin, share = number / len(paths), 1 / len(paths)
@@ -86,6 +87,8 @@ def load(paths: Sequence[str], job: Job, all_or_none: bool = False) -> Loaded:
             found.append(Loaded((), (str(error),)))
             continue
         rest = share * (1 - _READING) / max(len(one.runs), 1)
+        if len(one.runs) == 1 and one.runs[0].n_events >= MANY:
+            job.show(preview(one.runs[0]))
         for place, run in enumerate(one.runs):
             _work_out(run, job, begin + share * _READING + place * rest, rest)
         found.append(one)
