@@ -311,7 +311,7 @@ def test_a_comparison_says_which_side_is_inferred(samples: Path, tmp_path: Path)
     recording = open_file(samples / "before.mstrata")
     a, b = Run(recording, name="a"), exported(recording, tmp_path, annotated=True, python_only=False)
     rows = {row.category: row for row in Diff(a, b).by_category}
-    assert rows["activation"].label == "activation (inferred in b)"
+    assert rows["activation"].label == "activation (inferred in B)"
     assert rows["activation"].difference_bytes == 0
     assert rows["optimizer state"].label == "optimizer state"
     assert {row.label for row in Diff(b, b).by_category} >= {"activation (inferred)", "unattributed"}

@@ -44,7 +44,7 @@ def test_more_than_two_are_each_compared_with_the_first(capsys, files):
     assert (other["a"]["file"], other["b"]["file"]) == ("before.mstrata", "uniform.mstrata")
     text = printed(capsys, *files)
     assert text.startswith("All runs\n")
-    assert text.count("\nFrom a to b, at the peaks\n") == 2
+    assert text.count("\nFrom A to B, at the peaks\n") == 2
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
@@ -54,8 +54,21 @@ def test_what_changed_stands_in_the_text_and_closes(capsys, files):
     section = rest.partition("\n\n")[0]
     assert "mm in mlp of 12 layers (activation)" in section and "disappeared  24 -> 0   -132 MiB" in section
     assert "other (" in section
-    steps = head.partition("From a to b, at the peaks\n")[2].partition("\n\n")[0].splitlines()
-    assert steps[1].split() == ["a", "751", "MiB"] and steps[-1].split() == ["b", "358", "MiB"]
+    steps = head.partition("From A to B, at the peaks\n")[2].partition("\n\n")[0].splitlines()
+    assert steps[1].split() == ["A", "751", "MiB"] and steps[-1].split() == ["B", "358", "MiB"]
+
+
+def test_sides_are_called_as_in_the_window(capsys, files, snapshots):
+    """A and B; in JSON the keys stay as they were."""
+    text = printed(capsys, *files[:2])
+    assert [line[:3] for line in text.splitlines()[:2]] == ["A  ", "B  "]
+    heads = [line for line in text.splitlines() if re.search(r" A +B( |$)| B - A( |$)", line)]
+    assert len(heads) == 6 and "activation peak of A minus that of B" in text
+    assert not re.search(r"\b[ab] +[ab]\b|\bb - a\b|\b[ab] minus|\bof b\b|  b\b|'s b\b|^[ab]  ", text, re.MULTILINE)
+    mixed = printed(capsys, files[0], snapshots / "torch24-linear-grad.pickle")
+    assert "(inferred in B)" in mixed and not re.search(r"\bin b\b", mixed)
+    row = json.loads(printed(capsys, *files[:2], "--json"))["by_category"][0]
+    assert {"a_bytes", "b_bytes", "inferred_in_a", "inferred_in_b"} <= row.keys()
 
 
 def test_states_are_not_called_peaks(capsys, snapshots):

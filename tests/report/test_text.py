@@ -79,7 +79,7 @@ def test_comparison(samples):
     check(text)
     assert "Peak 751 MiB to 358 MiB: 393 MiB less (52.3%)" in text
     assert re.search(r"predicted by shapes under the plans in force +272 MiB", text)
-    assert re.search(r"achieved: activation peak of a minus that of b +421 MiB", text)
+    assert re.search(r"achieved: activation peak of A minus that of B +421 MiB", text)
     assert re.search(r"super-block 2 \(layers 8-11\) +256 MiB +48.0 MiB +-208 MiB", text)
 
 

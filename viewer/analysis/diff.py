@@ -15,6 +15,8 @@ from memstrata.capture.format.problems import Problem
 from memstrata.capture.format.schema import I64, NONE, Category
 
 from ..look.words import OUTSIDE_LAYERS
+from ..model.curves import live_bytes
+from ..model.peaks import Peaks
 from ..model.query import AllocationQuery
 from ..model.run import Run
 from .at_peaks import alive_at_peak, groups_at_peak
@@ -29,8 +31,8 @@ from .warnings import warnings_of
 _INFERRED = {
     (False, False): "",
     (True, True): " (inferred)",
-    (True, False): " (inferred in a)",
-    (False, True): " (inferred in b)",
+    (True, False): " (inferred in A)",
+    (False, True): " (inferred in B)",
 }
 """What a category's label says of (a, b)."""
 
@@ -70,8 +72,9 @@ class SlotRow:
 
 
 class Diff:
-    """The comparison of run a (before) with run b (after). The words of a filter restrict what is cut at the peaks, and
-    slots; the peaks are those of the whole steps, as is all that is said of shapes and savings."""
+    """The comparison of run a (before) with run b (after). The words of a filter restrict what is cut at the peaks,
+    slots and the curves of what matches; the peaks are those of the whole steps, as is all that is said of shapes and
+    savings."""
 
     def __init__(self, a: Run, b: Run, filter: str = "") -> None:
         self.a = a
@@ -89,17 +92,34 @@ class Diff:
         return -self.peak_difference_bytes
 
     @cached_property
+    def matched(self) -> tuple[I64, I64]:
+        """Rows alive at each run's own peak that the filter matches; without one all of them."""
+        return alive_at_peak(self.a, self.filter), alive_at_peak(self.b, self.filter)
+
+    @property
+    def matched_bytes(self) -> tuple[int, int]:
+        """Their bytes."""
+        a, b = (int(run.allocations.bytes[rows].sum()) for run, rows in zip((self.a, self.b), self.matched))
+        return a, b
+
+    @cached_property
+    def matching_curves(self) -> tuple[Peaks, Peaks]:
+        """The bytes that the filter matches at each position of each run."""
+        a, b = (Peaks(live_bytes(run.allocations, run.n_events, run.filtered(self.filter))) for run in (self.a, self.b))
+        return a, b
+
+    @cached_property
     def by_category(self) -> tuple[DiffRow, ...]:
         """Categories at each run's own peak; without a filter the differences sum to that of the peaks."""
-        a, b = (_categories(run, alive_at_peak(run, self.filter)) for run in (self.a, self.b))
+        a, b = (_categories(run, rows) for run, rows in zip((self.a, self.b), self.matched))
 
         def query(run: Run, category: Category) -> AllocationQuery:
             return AllocationQuery(position=run.peak_position, category=category)
 
-        guessed = []
-        for run in (self.a, self.b):
-            alive = alive_at_peak(run, self.filter)
-            guessed.append(_categories(run, alive[run.attribution.inferred[alive]]))
+        guessed = [
+            _categories(run, alive[run.attribution.inferred[alive]])
+            for run, alive in zip((self.a, self.b), self.matched)
+        ]
         rows = []
         for c in (c for c in Category if c in a or c in b):
             inferred = (c in guessed[0], c in guessed[1])

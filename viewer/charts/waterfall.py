@@ -30,7 +30,7 @@ class WaterfallChart(QWidget):
         super().__init__(parent)
         self.theme: Theme = current()
         self.shown = Waterfall(0, 0, ())
-        self.names = ("a", "b")
+        self.names = ("A", "B")
         self.chosen: int | None = None
         self._paint_of: Callable[[int], Paint] | None = None
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)

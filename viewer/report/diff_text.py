@@ -47,7 +47,7 @@ def _all_runs(runs: Sequence[Run]) -> list[str]:
 
 def diff_text(diff: Diff) -> str:
     """The whole comparison."""
-    lines = [shortened(f"{side}  {title(run)}", WIDTH) for side, run in (("a", diff.a), ("b", diff.b))]
+    lines = [shortened(f"{side}  {title(run)}", WIDTH) for side, run in (("A", diff.a), ("B", diff.b))]
     for warning in diff.warnings:
         lines += wrapped(f"{severity_text(warning.severity)}: {warning.text}")
     lines += ["", *(text for line in comparison_headline(diff) for text in wrapped(line.text))]
@@ -65,10 +65,10 @@ def _steps(diff: Diff) -> list[str]:
     bars = waterfall(rows_by(diff, first_grouping(diff)))
     if not bars.steps:
         return []
-    rows = [("a", "", bytes_text(bars.a_bytes))]
+    rows = [("A", "", bytes_text(bars.a_bytes))]
     rows += [(step.label, difference_text(step.difference_bytes), bytes_text(step.end_bytes)) for step in bars.steps]
-    rows.append(("b", "", bytes_text(bars.b_bytes)))
-    return section(f"From a to b, {when_text(diff)}", table(("", "b - a", "then"), rows))
+    rows.append(("B", "", bytes_text(bars.b_bytes)))
+    return section(f"From A to B, {when_text(diff)}", table(("", "B - A", "then"), rows))
 
 
 def _changes(changes: tuple[Change, ...], when: str) -> list[str]:
@@ -83,7 +83,7 @@ def _changes(changes: tuple[Change, ...], when: str) -> list[str]:
     if len(found) > len(named):
         rest = sum(c.difference_bytes for c in found) - sum(c.difference_bytes for c in named)
         rows.append((f"other ({count_text(len(found) - len(named))})", "", "", difference_text(rest)))
-    lines = table(("", "", "count", "b - a"), rows) if rows else []
+    lines = table(("", "", "count", "B - A"), rows) if rows else []
     return section(f"What appeared, disappeared, grew or shrank {when}", lines)
 
 
@@ -98,25 +98,25 @@ def _rows(name: str, head: str, rows: tuple[DiffRow, ...]) -> list[str]:
     cells = [(r.label, bytes_text(r.a_bytes), bytes_text(r.b_bytes), difference_text(r.difference_bytes)) for r in rows]
     a, b = sum(row.a_bytes for row in rows), sum(row.b_bytes for row in rows)
     cells.append(("all active", bytes_text(a), bytes_text(b), difference_text(b - a)))
-    return section(name, table((head, "a", "b", "b - a"), cells))
+    return section(name, table((head, "A", "B", "B - A"), cells))
 
 
 def _savings(diff: Diff) -> list[str]:
     achieved, predicted = diff.achieved_saving_bytes, diff.predicted_saving_bytes
     if achieved is None:
         return []
-    rows = [("achieved: activation peak of a minus that of b", bytes_text(achieved))]
+    rows = [("achieved: activation peak of A minus that of B", bytes_text(achieved))]
     if predicted is not None:
         rows.insert(0, ("predicted by shapes under the plans in force", bytes_text(predicted)))
         rows.append(("achieved minus predicted", difference_text(achieved - predicted)))
         rows += [(f"  {label}", difference_text(size)) for label, size in _largest(diff.saving_beyond_prediction)]
-    rows.append(("whole-step peak of a minus that of b", bytes_text(diff.achieved_peak_drop_bytes)))
+    rows.append(("whole-step peak of A minus that of B", bytes_text(diff.achieved_peak_drop_bytes)))
     if diff.counted_twice_bytes:
-        rows.append(("b's running segment input, which shapes count twice", bytes_text(diff.counted_twice_bytes)))
+        rows.append(("B's running segment input, which shapes count twice", bytes_text(diff.counted_twice_bytes)))
     lines = table(("", "bytes"), rows)
     if diff.planned is not None:
         lines += wrapped(f"{diff.planned.text}.", indent="  ")
-    return section("Saving" if is_saving(diff) else "Saving, a minus b", lines)
+    return section("Saving" if is_saving(diff) else "Saving, A minus B", lines)
 
 
 def _speed(diff: Diff) -> list[str]:
@@ -130,7 +130,7 @@ def _speed(diff: Diff) -> list[str]:
         ("seconds per step, median", *("unknown" if not s else seconds_text(s) for s in seconds)),
         ("throughput realised", *("unknown" if r is None else rate_text(r) for r in rates)),
     ]
-    return section("Unrecorded steps", table(("", "a", "b"), rows))
+    return section("Unrecorded steps", table(("", "A", "B"), rows))
 
 
 def _largest(items: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
@@ -148,4 +148,4 @@ def _slots(rows: tuple[SlotRow, ...]) -> list[str]:
         )
     if not cells:
         return []
-    return section("By phase and super-block: most bytes alive meanwhile", table(("", "a", "b", "b - a"), cells))
+    return section("By phase and super-block: most bytes alive meanwhile", table(("", "A", "B", "B - A"), cells))
