@@ -10,6 +10,7 @@ from memstrata.capture.format.interning import StringTable
 from memstrata.capture.format.recording import Device, Meta, build
 from memstrata.capture.format.schema import Action, BlockState
 from memstrata.viewer.analysis.findings import findings
+from memstrata.viewer.look.units import bytes_text
 from memstrata.viewer.model.query import AllocationQuery
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file
@@ -269,3 +270,13 @@ def test_a_query_names_rows_and_modules(run_of):
     assert layer in modules and inside.any()
     assert (inside == np.isin(run.attribution.module, list(modules))).all()
     assert dataclasses.replace(AllocationQuery(rows=(1,)), modules=modules).bytes(run) <= inside.sum() * 2**40
+
+
+def test_what_could_not_be_had_is_found(snapshots):
+    run = Run(open_file(snapshots / "torch28-oom-three-gpus-expandable.pickle"), name="oom.pickle").on(1)
+    one = found(run, "out_of_memory")
+    position = int(np.flatnonzero(run.events.action == Action.oom)[0]) + 1
+    assert one.bytes == 5_308_694_528 and one.query == AllocationQuery(position=position)
+    alive, reserved = int(run.curve[position]), int(run.reserved[position])
+    assert f"{bytes_text(alive)} was alive then, {bytes_text(reserved - alive)} of the" in one.text
+    assert found(run.on(0), "out_of_memory") is None

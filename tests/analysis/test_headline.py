@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from memstrata.capture.format.schema import Phase, Spans, columns_of
+from memstrata.capture.format.schema import Action, Phase, Spans, columns_of
 from memstrata.viewer.analysis.headline import headline
 from memstrata.viewer.analysis.shape import shape_of
 from memstrata.viewer.analysis.what_if import estimate
@@ -133,3 +133,23 @@ def test_the_estimate_of_a_step_that_raised_is_of_a_part(run_of):
 
 def test_items_in_a_list_are_named_with_their_class(run_of):
     assert "gelu outputs in 3 (GELU) +4.00 MiB" in texts(run_of("uniform.mstrata"))[1]
+
+
+def test_a_run_that_ran_out_of_memory_says_so_first(snapshots):
+    run = Run(open_file(snapshots / "torch28-oom-three-gpus-expandable.pickle"), name="oom.pickle").on(1)
+    peak = headline(run)[0]
+    assert peak.text == "Peak 78.3 GiB in forward (inferred); out of memory when 4.94 GiB more was asked for"
+    asked = next(part for part in peak.parts if "more" in part.text)
+    row = int(np.flatnonzero(run.events.action == Action.oom)[0])
+    assert asked.bytes == int(run.events.bytes[row]) and asked.query.position == row + 1
+    assert "out of memory" not in headline(run.on(0))[0].text
+
+
+def test_of_several_requests_that_failed_the_largest_is_said(snapshots):
+    recording = open_file(snapshots / "torch28-oom-three-gpus-expandable.pickle")
+    action, size = recording.events.action.copy(), recording.events.bytes.copy()
+    first = int(np.flatnonzero((action == Action.segment_map) & (recording.events.device == 1))[0])
+    action[first], size[first] = Action.oom, 7 << 30
+    events = dataclasses.replace(recording.events, action=action, bytes=size)
+    run = Run(dataclasses.replace(recording, events=events), name="twice").on(1)
+    assert headline(run)[0].text.endswith("; out of memory 2 times, when up to 7.00 GiB more was asked for")

@@ -142,6 +142,16 @@ def test_every_word_has_a_colour_and_a_meaning():
 def test_text_is_readable_on_its_fill():
     assert palette.text_on("#1b2a6b") == "#ffffff"
     assert palette.text_on("#eee87c") == "#000000"
+    for dark in (False, True):
+        fills = [palette.category_colour(category, dark) for category in Category]
+        for fill in (*fills, *palette.ramp(64, dark), *(palette.phase_colour(phase, dark) for phase in Phase)):
+            assert palette.contrast(fill, palette.text_on(fill)) >= 4.5, fill
+
+
+def test_contrast_is_that_of_the_standard():
+    assert palette.contrast("#000000", "#ffffff") == palette.contrast("#ffffff", "#000000") == 21
+    assert palette.contrast("#7d8187", "#7d8187") == 1
+    assert round(palette.contrast("#767676", "#ffffff"), 2) == 4.54
 
 
 def test_words():

@@ -20,6 +20,7 @@ CHECKS: tuple[Callable[[Run], Finding | None], ...] = (
     findings_step.gradients_alive_in_forward,
     findings_step.optimizer_state_made_at_the_peak,
     findings_step.fragmentation,
+    findings_step.out_of_memory,
     findings_saved.kept_beside_boundaries,
     findings_saved.segment_never_freed,
     findings_saved.two_segments_alive,

@@ -7,6 +7,7 @@ import numpy as np
 from memstrata.capture.format.schema import NONE, Category, Phase
 
 from ..look.units import bytes_text, percent_text
+from ..model.failed import failed_allocations, largest_failed
 from ..model.query import AllocationQuery
 from ..model.run import Run
 from .finding import Finding, bytes_of, highest, of_rows
@@ -103,5 +104,27 @@ def fragmentation(run: Run) -> Finding | None:
         f"{percent_text(cached / reserved)} of the memory reserved at the peak is not in use: {bytes_text(cached)} of"
         f" {bytes_text(reserved)} is rounding and blocks that fitted no request.",
         "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and see `memstrata allocator` for what it would do.",
+        AllocationQuery(position=position),
+    )  # fmt: skip
+
+
+def out_of_memory(run: Run) -> Finding | None:
+    """The largest request that was not met, and what there was instead."""
+    failed = largest_failed(run)
+    if failed is None:
+        return None
+    (position, size), times = failed, len(failed_allocations(run))
+    where = place_of(run, position).text
+    asked = f"{bytes_text(size)} more was asked for{' in ' * bool(where)}{where} and not to be had"
+    which = f" (the largest of {times} such requests)" if times > 1 else ""
+    alive, free = int(run.curve[position]), ""
+    if run.reserved is not None:
+        reserved = int(run.reserved[position])
+        free = f", {bytes_text(reserved - alive)} of the {bytes_text(reserved)} reserved was not in use"
+    return Finding(
+        "out_of_memory", size,
+        f"{asked}{which}: {bytes_text(alive)} was alive then{free}.",
+        "What was alive then has to become less: a click lists it, largest first. Allocator shows how far what was free"
+        " was in one piece.",
         AllocationQuery(position=position),
     )  # fmt: skip

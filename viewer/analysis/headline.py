@@ -12,6 +12,7 @@ from memstrata.capture.format.plan import ModelShape, Plan
 from memstrata.capture.format.schema import Fate
 
 from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, percent_text, seconds_text
+from ..model.failed import failed_allocations, largest_failed
 from ..model.grouping import preferred
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
@@ -77,6 +78,7 @@ def peak_line(run: Run, missed: Residual | None = None, left_out: str = "") -> L
     start = (
         Part(f"{what} {bytes_text(run.peak_bytes)}", AllocationQuery(position=position), run.peak_bytes),
         f"{_whose(run)}{_where(run, position)}",
+        *_failed(run),
     )
     if missed is None:
         return line(*start)
@@ -87,6 +89,17 @@ def peak_line(run: Run, missed: Residual | None = None, left_out: str = "") -> L
     away = f" and {bytes_text(elsewhere)} offloaded" if elsewhere else ""
     without = f" without {left_out}" if left_out else ""
     return line(*start, "; ", measured, f"{away}, ", shapes, without)
+
+
+def _failed(run: Run) -> tuple[Part | str, ...]:
+    """`; out of memory when 4.94 GiB more was asked for`; nothing where all was given."""
+    failed = largest_failed(run)
+    if failed is None:
+        return ()
+    times, (position, size) = len(failed_allocations(run)), failed
+    often = f" {times} times, when up to" if times > 1 else " when"
+    more = Part(f"{bytes_text(size)} more", AllocationQuery(position=position), size)
+    return (f"; out of memory{often} ", more, " was asked for")
 
 
 def _whose(run: Run) -> str:

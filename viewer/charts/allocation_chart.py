@@ -39,6 +39,8 @@ AXIS_WIDTH = 98
 _HEADROOM = 1.04
 _LOW = 220
 """Pixels of height below which the axes go without their titles."""
+_HALF_LINE = 9
+"""Pixels over the plot for the upper half of a number at its upper edge."""
 _NEAR = 3
 """Pixels by which a small allocation may be missed."""
 _REST = 60
@@ -98,7 +100,7 @@ class AllocationChart(RunPlot):
         scope.changed.connect(self._view_changed)
 
     def _build(self) -> None:
-        self.ci.layout.setContentsMargins(0, 2, 16, 2)
+        self.ci.layout.setContentsMargins(0, _HALF_LINE, 16, 2)
         self.ci.layout.setSpacing(0)
         self.bytes_axis, self.x_axis = BytesAxis(AXIS_WIDTH), UnitAxis()
         self.follow(PlaneView())

@@ -109,9 +109,9 @@ class AllocatorMap(QWidget):
             return
         bars = [bar.box for bar in self.bars if bar.box.intersects(seen)]
         for box in bars:
-            painter.fillRect(box, QColor(self.theme.raised))
+            painter.fillRect(box, QColor(self.theme.panel))
         marked = self._paint_blocks(painter, seen, self.layout_shown)
-        painter.setPen(QPen(QColor(self.theme.border)))
+        painter.setPen(QPen(QColor(self.theme.rest)))  # free memory is what is empty in it
         painter.drawRects(bars)
         painter.setPen(QPen(QColor(self.theme.text), 2))
         painter.drawRects(marked)

@@ -21,7 +21,7 @@ from .theme import Theme, current
 _ROW = 20
 _NARROWEST = 1.5
 """Pixels; what is narrower is left out, and its parent's own colour shows there."""
-_OWN = {False: ("#2c6fbb", "#3b7bc8"), True: ("#2f68b5", "#3b78c6")}
+_OWN = {False: ("#2561ab", "#3271bd"), True: ("#2a5ea6", "#3670bb")}
 _OTHER = {False: ("#c9ced6", "#d6dae0"), True: ("#474b53", "#53575f")}
 
 

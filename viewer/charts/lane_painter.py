@@ -93,7 +93,7 @@ class LanePainter:
             x, sums = self.sample(lane, window)
             if len(x) > 1:
                 whole = stack(window.px(x), sums.sum(axis=0, keepdims=True), area.bottom(), per_byte, window.ratio)
-                paint_stack(painter, whole, [Paint(theme.border)])
+                paint_stack(painter, whole, [Paint(theme.rest)])
         x, sums = self.sample(shown, window)
         if len(x) > 1:
             bands = stack(window.px(x), sums, area.bottom(), per_byte, window.ratio)

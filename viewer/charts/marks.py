@@ -13,7 +13,7 @@ from .frame import Frame, PixelItem
 from .theme import colour
 
 _WIDEST = 0.4
-"""Of the view's width, which the name of a file may take."""
+"""Of the view's width, which a label may take in which the name of a file stands."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class MarkItem(PixelItem):
             text = f"out of memory: {bytes_text(size)} asked for"
             if rect.left() <= x <= rect.right():
                 y = rect.top() + rect.height() * 0.4 + 24 * (number % 4)
-                pill(painter, rect, x, y, text, self.theme.warning, self.theme.panel)
+                pill(painter, rect, x, y, text, self.theme.warning, self.theme.panel, widest=1.0)
 
     def _capacity(self, painter: QPainter, frame: Frame, marks: Marks) -> None:
         if marks.capacity_bytes is None:
@@ -133,13 +133,16 @@ class MarkItem(PixelItem):
         painter.drawText(place, Qt.AlignmentFlag.AlignLeft, text)
 
 
-def pill(painter: QPainter, inside: QRectF, x: float, y: float, text: str, fill: str, ink: str) -> QRectF:
+def pill(
+    painter: QPainter, inside: QRectF, x: float, y: float, text: str, fill: str, ink: str, widest: float = _WIDEST
+) -> QRectF:
     """A rounded label at x, kept inside the view: right of x where there is room, else left. Returns its place."""
     font = painter.font()
     font.setBold(True)
     painter.setFont(font)
     metrics = QFontMetricsF(font)
-    text = metrics.elidedText(one_line(text), Qt.TextElideMode.ElideMiddle, inside.width() * _WIDEST)
+    room = min(inside.width() * widest, inside.width() - 14)
+    text = metrics.elidedText(one_line(text), Qt.TextElideMode.ElideMiddle, room)
     width, height = metrics.horizontalAdvance(text) + 14, metrics.height() + 4
     left = x if x + width < inside.right() else x - width
     place = QRectF(max(left, inside.left()), y, width, height)

@@ -20,6 +20,8 @@ class Theme:
     panel: str
     raised: str
     border: str
+    rest: str
+    """The grey of what is left out, behind what is shown of it in colour."""
     text: str
     faint: str
     accent: str
@@ -35,6 +37,7 @@ _LIGHT = Theme(
     panel=palette.BACKGROUND[False],
     raised="#eceef1",
     border="#d9dce1",
+    rest="#c3c7ce",
     text="#1b1d21",
     faint="#5a616b",
     accent="#1f5fae",
@@ -49,6 +52,7 @@ _DARK = Theme(
     panel=palette.BACKGROUND[True],
     raised="#2a2c31",
     border="#36393f",
+    rest="#5b6069",
     text="#e8e9eb",
     faint="#a2a8b1",
     accent="#7db4ff",

@@ -10,13 +10,13 @@ from PySide6.QtWidgets import QWidget
 from ..look.units import bytes_text, exact_bytes_text
 from ..look.words import PREDICTION, RESERVED, WHAT_IF
 from ..model.curves import live_bytes
+from ..model.failed import failed_allocations
 from ..model.paints import group_paints
 from ..model.peaks import reserved_peaks
 from ..model.query import AllocationQuery
 from ..model.step_positions import step_positions
 from ..state.pointed import Pointed
 from ..state.scope import Scope
-from ..state.selection import failed_allocations
 from ..state.tab_facts import predicted_step
 from ..state.view_state import RunView
 from .axis_items import BytesAxis, UnitAxis, style_axis

@@ -141,9 +141,21 @@ def channels(colour: str) -> tuple[int, int, int]:
 
 
 def text_on(colour: str) -> str:
-    """Black or white, whichever is easier to read on this fill."""
-    red, green, blue = channels(colour)
-    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "#ffffff"
+    """Black or white, whichever has the higher contrast with this fill."""
+    return "#000000" if contrast(colour, "#000000") >= contrast(colour, "#ffffff") else "#ffffff"
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours as WCAG reckons it: 1 for the same, 21 for black on white."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    """From 0 for black to 1 for white."""
+    parts = (value / 255 for value in channels(colour))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _mix(step: float) -> str:

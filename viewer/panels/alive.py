@@ -20,6 +20,9 @@ from .table_view import TableView
 _WIDTHS = {"bytes": 9, "category": 17, "layer": 12, "what": 28, "module": 24, "made in": 28, "allocated": 9, "freed": 8}
 _KEPT = ("category", "layer")
 """Columns of words that are not cut for others."""
+_LEAST = {"what": 12, "module": 12, "made in": 14}
+_SPARE = ("allocated", "freed")
+"""Columns that go where names would have fewer characters: the stack beside the table says when as well."""
 
 
 class AlivePanel(QWidget):
@@ -42,7 +45,9 @@ class AlivePanel(QWidget):
         self._later.setInterval(25)
         self._later.timeout.connect(self._fill_if_open)
         self.set_theme(current())
+        self.view.setAutoScroll(False)  # it opens with the largest in sight, wherever the selection is
         self.fill()
+        self.view.setAutoScroll(True)
         scope.changed.connect(self._view_changed)
 
     def _lay_out(self) -> None:
@@ -75,7 +80,10 @@ class AlivePanel(QWidget):
         self.view.show_columns(self.columns, rows)
         titles = [column.title for column in self.columns]
         shared = tuple(i for i, c in enumerate(self.columns) if not c.right and c.title not in _KEPT)
-        self.view.set_widths(*(_WIDTHS.get(title, 24) for title in titles), shared=shared or (1,))
+        least = {titles.index(title): count for title, count in _LEAST.items() if title in titles}
+        spare = tuple(titles.index(title) for title in _SPARE if title in titles)
+        widths = (_WIDTHS.get(title, 24) for title in titles)
+        self.view.set_widths(*widths, shared=shared or (1,), least=least, spare=spare)
         total = int(run.allocations.bytes[rows].sum())
         of, when = shown_text(run, self.scope.view)
         self.caption.setText(f"{count_text(len(rows), 'allocation')}{of}, {bytes_text(total)}, {when}")

@@ -14,7 +14,8 @@ from .delegates import DifferenceDelegate, TableDelegate
 from .work_line import WorkLine
 
 _WIDTHS = {COUNT: 11, IN_A: 9, IN_B: 9, DIFFERENCE: 18}
-"""In characters; frames have the rest."""
+"""In characters; frames have the rest. The count goes where they would have too little."""
+_FRAME = 20
 
 
 class StackDiffView(QTreeView):
@@ -76,8 +77,10 @@ class StackDiffView(QTreeView):
         digit = self.fontMetrics().horizontalAdvance("0")
         for column, characters in _WIDTHS.items():
             self.setColumnWidth(column, characters * digit + 12)
+        needed = sum(characters * digit + 12 for characters in _WIDTHS.values())
+        self.setColumnHidden(COUNT, needed + _FRAME * digit > self.viewport().width())
         rest = self.viewport().width() - sum(self.columnWidth(column) for column in _WIDTHS)
-        self.setColumnWidth(FRAME, max(rest, 20 * digit))
+        self.setColumnWidth(FRAME, max(rest, _FRAME * digit))
 
     def resizeEvent(self, event: object) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]

@@ -24,8 +24,10 @@ from .work_line import WorkLine
 
 _LEAST = {"rank": 4, "step": 7, "tokens/s": 7}
 """Characters of short numbers; 8 for bytes."""
-_NUMBERS = 21
-"""Characters that a difference and its bar need."""
+_SPARE = ("tokens/s", "communication", "step")
+"""Columns of the open runs that go, in this order, where there is too little room for their names."""
+_NUMBERS, _NUMBER, _NAME = 21, 11, 14
+"""Characters that a difference needs with its bar and without, and that a name has at least."""
 
 
 class DiffTable(TableView):
@@ -45,7 +47,9 @@ class DiffTable(TableView):
         one = self.fontMetrics().horizontalAdvance("0")
         heads = [self.fontMetrics().horizontalAdvance(column.title) // one + 1 for column in columns[-3:-1]]
         named = [min(max(count, 10), 14) for count in heads]
-        self.set_widths(30, *between, *named, _NUMBERS, shared=(0, last))
+        spare = tuple(range(2, len(between) + 1))  # what kind of change it is stays
+        least = {0: _NAME, last: _NUMBER}
+        self.set_widths(30, *between, *named, _NUMBERS, shared=(0, last), least=least, spare=spare)
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
@@ -135,7 +139,9 @@ class RunsPanel(QWidget):
         self.view.show_columns(columns)
         longest = max((self._characters(run.name) for run in runs), default=0)
         rest = (max(self._characters(column.title), _LEAST.get(column.title, 8)) for column in columns[2:])
-        self.view.set_widths(3, min(longest, 30), *rest, shared=(), giving=1)
+        spare = tuple(n for title in _SPARE for n, column in enumerate(columns) if column.title == title)
+        name = min(longest, 30)
+        self.view.set_widths(3, name, *rest, shared=(), least={1: min(name, _NAME)}, spare=spare, giving=1)
 
     def _characters(self, text: str) -> int:
         """Digits that are as wide as this text."""

@@ -18,6 +18,8 @@ from .table_view import TableView
 from .whole_step import put_whole_step_note
 
 _STEP_WIDTHS = (14, 9, 9, 10, 14, 11, 40)
+_STEP_SPARE = (2, 6)
+"""Columns of the steps that go where there is too little room: tokens, then what was left behind."""
 _STEPS_SHOWN, _FEW = 5, 3  # rows of height
 
 
@@ -53,7 +55,7 @@ class ProblemsPanel(QWidget):
             return None
         table = LinkTable("Steps", self)
         table.show_links(step_columns(steps), [step.query for step in steps])
-        table.set_widths(*_STEP_WIDTHS, shared=(6,))
+        table.set_widths(*_STEP_WIDTHS, shared=(6,), least={6: 20}, spare=_STEP_SPARE)
         table.followed.connect(self.followed)
         table.setMaximumHeight(_height(table, min(len(steps), _STEPS_SHOWN)))
         return table

@@ -30,7 +30,7 @@ class HeadlinePanel(QFrame):
         self.setAccessibleName("Answer")
         self.lines, self._follow = tuple(lines), follow
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(_MARGIN, 8, _MARGIN, 8)
+        layout.setContentsMargins(_MARGIN, 6, _MARGIN, 6)
         layout.setSpacing(3)
         self.labels = [self._label(number) for number in range(len(self.lines))]
         self._first = QHBoxLayout()

@@ -22,8 +22,10 @@ from .link_table import LinkTable
 from .whole_step import put_whole_step_note
 
 _LAYER_WIDTHS = {"measured": 9, "shapes say": 10, "difference": 10, "super-block": 11, "device time": 11}
-_SPARE = ("super-block", "kind", "device time")
-"""Columns that go where there is too little room, in this order."""
+_SPARE = ("super-block", "kind", "device time", "shapes say")
+"""Columns that go where there is too little room, in this order: of the last the difference tells as well."""
+_KIND, _ITEM, _BYTES = 17, 18, 10
+"""Characters that a layer's kind, the name of an item and its bytes have at least."""
 _LONGEST = 22  # characters of a layer's path before it is cut short
 
 
@@ -58,14 +60,14 @@ class PredictionPanel(QWidget):
         shared = tuple(i for i, title in enumerate(titles) if title == "kind")
         longest = max((len(label) for label in (*run.layers.labels, OUTSIDE_LAYERS)), default=0)
         widths = _LAYER_WIDTHS | {"layer": min(longest, _LONGEST)}
-        self.layers.least, self.items.least = 150, 70
         self.layers.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # kinds differ at their end
         spare = tuple(titles.index(title) for title in _SPARE if title in titles)
-        self.layers.set_widths(*(widths.get(title, 24) for title in titles), shared=shared, spare=spare)
+        counts = (widths.get(title, 24) for title in titles)
+        self.layers.set_widths(*counts, shared=shared, least=dict.fromkeys(shared, _KIND), spare=spare)
         items = self.missed.items if self.missed is not None else ()
         self.items.set_delegate(DifferenceDelegate(self.items))
         self.items.show_links(item_columns(items), [item.query for item in items])
-        self.items.set_widths(34, 16, 6, shared=(0,))
+        self.items.set_widths(34, 16, 6, shared=(0, 1), least={0: _ITEM, 1: _BYTES}, spare=(2,))
         for table in (self.layers, self.items):
             table.followed.connect(self.followed)
         self.items.picked.connect(self._show_whole)

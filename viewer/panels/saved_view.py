@@ -18,7 +18,10 @@ from .table_view import TableView
 _WIDTHS = (10, 14, 26, 18, 22, 12, 10, 10)
 _FEW_WORDS = (1, 5, 6)
 """Columns of few different words: no wider than those that the file has."""
-_LEAST = 64  # pixels of the columns that share what is left
+_LEAST = {2: 14, 3: 10, 4: 11}
+"""Characters of the columns that share what is left."""
+_SPARE = (6, 5)
+"""Columns that go where there is too little room: in which phase it was packed, then the dtype."""
 
 
 class SavedPanel(QWidget):
@@ -43,10 +46,9 @@ class SavedPanel(QWidget):
         self._later.setInterval(25)
         self._later.timeout.connect(self._fill)
         self._fill()
-        self.view.least = _LEAST
         needed = {column: _longest(self.columns[column]) for column in _FEW_WORDS}
         widths = (min(width, needed.get(column, width)) for column, width in enumerate(_WIDTHS))
-        self.view.set_widths(*widths, shared=(2, 3, 4))
+        self.view.set_widths(*widths, shared=tuple(_LEAST), least=_LEAST, spare=_SPARE)
         self.view.sortByColumn(0, Qt.SortOrder.DescendingOrder)
         self.set_theme(current())
         scope.changed.connect(self._view_changed)

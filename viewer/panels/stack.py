@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ..charts.theme import Theme, current
 from ..state.array_table import FaintRole
@@ -11,10 +12,13 @@ from ..state.run_tables import stack_columns
 from ..state.scope import Scope
 from ..state.selection import allocation_lines
 from ..state.view_state import RunView
+from .caption import Caption, wrap_where_high
 from .table_view import TableView
 
 _NOTHING = "Select an allocation to see what it is and which stack made it."
 _NO_STACK = "The file has no stack for this allocation."
+_HIGH = 150
+"""Pixels of height below which each fact is one line, so that the stack keeps some."""
 
 
 class StackPanel(QWidget):
@@ -23,8 +27,7 @@ class StackPanel(QWidget):
     def __init__(self, scope: Scope, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.scope = scope
-        self.facts = QLabel(self)
-        self.facts.setWordWrap(True)
+        self.facts = Caption(self, lines=True)
         self.facts.setObjectName("facts")
         self.facts.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.facts.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -40,6 +43,10 @@ class StackPanel(QWidget):
         self.set_theme(current())
         self.fill()
         scope.changed.connect(self._view_changed)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wrap_where_high(self, self.facts, high=_HIGH)
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""

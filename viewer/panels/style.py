@@ -92,12 +92,14 @@ QTabBar::tab:selected {{ color: {text}; border-bottom: 2px solid {accent}; backg
 QTabBar::tab:selected:focus {{ background: {selected}; }}
 QTabBar QToolButton {{ background: {window}; border: none; border-radius: 0; padding: 0; }}
 QTabBar::scroller {{ width: 40px; }}
+QTabBar::tear {{ width: 0; border: none; }}
 QTabBar::tab:hover {{ color: {text}; }}
 QPushButton, QToolButton {{
     background: {panel}; color: {text}; border: 1px solid {border}; border-radius: 4px; padding: 3px 9px;
 }}
 QPushButton:hover, QToolButton:hover {{ background: {raised}; }}
 QPushButton:focus, QToolButton:focus {{ border: 1px solid {accent}; }}
+#warnings QToolButton, #note QToolButton, #try {{ padding: 1px 9px; }}
 #try:checked {{ background: {selected}; border: 1px solid {accent}; }}
 QToolButton:disabled, QPushButton:disabled {{ color: {faint}; background: {window}; }}
 QLineEdit, QPlainTextEdit {{

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QEvent, QItemSelectionModel, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent
@@ -13,6 +13,10 @@ from ..state.session import Gesture
 from .copying import make_copyable
 from .delegates import TableDelegate
 from .manners import Manners
+
+_LEAST, _AROUND = 50, 14
+"""Pixels of the narrowest column that shares what is left, and of what is around the text of a cell."""
+_NONE: Mapping[int, int] = {}
 
 
 class TableView(QTableView):
@@ -47,8 +51,7 @@ class TableView(QTableView):
         self._fit_rows()
         self._widths: tuple[int, ...] = ()
         self._shared: tuple[int, ...] = ()
-        self.least = 50
-        """Pixels that a column has at least where it shares what is left."""
+        self._least: Mapping[int, int] = {}
         self._spare: tuple[int, ...] = ()
         self._giving: int | None = None
         self._setting = False
@@ -70,30 +73,39 @@ class TableView(QTableView):
         self._setting = False
 
     def set_widths(
-        self, *characters: int, shared: tuple[int, ...], spare: tuple[int, ...] = (), giving: int | None = None
-    ) -> None:
-        """Column widths in characters. Columns get theirs, except that those `shared` share what is left; where there
-        is too little room for all, those that are `spare` go, the first of them first, and the one `giving` gives
-        what the others lack."""
-        self._widths, self._shared, self._spare, self._giving = characters, shared, spare, giving
+        self, *characters: int, shared: tuple[int, ...], least: Mapping[int, int] = _NONE, spare: tuple[int, ...] = (),
+        giving: int | None = None,
+    ) -> None:  # fmt: skip
+        """Column widths in characters. Columns get theirs, except that those `shared` share what is left, and none of
+        them has fewer than its `least`. Where there is too little room for all, those that are `spare` go, the first
+        of them first, and the one `giving` gives what the others lack."""
+        for column in self._spare:  # other columns may be in their places by now
+            self.setColumnHidden(column, False)
+        self._widths, self._shared, self._least, self._spare, self._giving = characters, shared, least, spare, giving
         self._fit_columns()
 
     def _fit_columns(self) -> None:
-        width, narrowest = self.fontMetrics().horizontalAdvance("0"), self.horizontalHeader().minimumSectionSize()
-        wanted = [max(count * width + 14, narrowest) for count in self._widths]
-        least = {i: self.least if i in self._shared else pixels for i, pixels in enumerate(wanted)}
+        wanted = [self._pixels(count) for count in self._widths]
+        yielding = self._shared if self._giving is None else (*self._shared, self._giving)
+        floors = {i: self._pixels(self._least[i]) if i in self._least else _LEAST for i in yielding}
+        least = {i: floors.get(i, pixels) for i, pixels in enumerate(wanted)}
         for column in self._spare:
             hidden = sum(least.values()) > self.viewport().width()
             self.setColumnHidden(column, hidden)
             if hidden:
                 del least[column]
-        fixed = {i: pixels for i, pixels in least.items() if i not in self._shared}
-        shared = sum(self._widths[i] for i in self._shared if i in least) or 1
+        fixed = {i: wanted[i] for i in least if i not in self._shared}
         left = self.viewport().width() - sum(fixed.values())
         if self._giving is not None and left < 0:
-            fixed[self._giving] = max(fixed[self._giving] + left, self.least)
-        for column, count in enumerate(self._widths):
-            self.setColumnWidth(column, fixed.get(column, max(left * count // shared, self.least)))
+            fixed[self._giving] = max(fixed[self._giving] + left, floors[self._giving])
+        shares = shared_out(left, {i: self._widths[i] for i in self._shared if i in least}, floors)
+        for column, pixels in (fixed | shares).items():
+            self.setColumnWidth(column, pixels)
+
+    def _pixels(self, characters: int) -> int:
+        """What a column of so many characters needs."""
+        needed = characters * self.fontMetrics().horizontalAdvance("0") + _AROUND
+        return max(needed, self.horizontalHeader().minimumSectionSize())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -145,3 +157,15 @@ class TableView(QTableView):
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange:
             self._fit_rows()
+
+
+def shared_out(room: int, weights: Mapping[int, int], floors: Mapping[int, int]) -> dict[int, int]:
+    """What each column gets of a room by its weight; what one needs for its floor the others give."""
+    found: dict[int, int] = {}
+    while True:
+        rest = {i: weight for i, weight in weights.items() if i not in found}
+        left, whole = room - sum(found.values()), sum(rest.values())
+        low = {i: floors[i] for i, weight in rest.items() if left * weight // whole < floors[i]}
+        if not low:
+            return found | {i: left * weight // whole for i, weight in rest.items()}
+        found |= low

@@ -95,7 +95,7 @@ class ArrayTable(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return column.title
         if role == Qt.ItemDataRole.ToolTipRole:
-            return column.meaning or None
+            return column.meaning or column.title or None  # a narrow column cuts its title
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _RIGHT if column.right else _LEFT
         return None

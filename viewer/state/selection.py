@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from memstrata.capture.format.schema import Action
-
 from ..analysis.place import place_of, super_block_text
 from ..look import words
 from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, seconds_text
@@ -93,9 +89,3 @@ def allocation_lines(run: Run, row: int) -> tuple[str, str]:
     if "timeline" in run.capabilities:
         second += " (the bar at the foot of the bands)"
     return first, second
-
-
-def failed_allocations(run: Run) -> list[tuple[int, int]]:
-    """(position, bytes asked for) of each out-of-memory event of the device."""
-    rows = np.flatnonzero(run.events.action == Action.oom)
-    return list(zip((rows + 1).tolist(), run.events.bytes[rows].tolist()))
