@@ -14,8 +14,6 @@ from memstrata.viewer import cli
 from memstrata.viewer.analysis.findings import findings
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.report.html import report_html
-from memstrata.viewer.report.html_page import text_html
-from memstrata.viewer.report.layout import section, wrapped
 from memstrata.viewer.sources import open_file
 
 from .pages import Page
@@ -36,8 +34,6 @@ def printed(samples: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
 def test_the_whole_analysis_is_on_the_page(samples: Path) -> None:
     page = Page(report_html(open_file(str(samples / "before.mstrata")), "before.mstrata"))
     assert [name for name in page.headings if name in WHOLE] == WHOLE
-    assert "8 697 MiB 579 MiB" in page.words  # a row of the plans
-    assert "8-bit optimizer states 696 MiB -54.8 MiB" in page.words
 
 
 WHOLE = [
@@ -100,7 +96,7 @@ def test_the_ranks_of_a_run_are_a_page(printed: Callable[..., str], samples: Pat
     page = Page(text)
     assert "Rank 1 stands out: its peak is 56.5 MiB, 15.7 MiB (38.7%) more than rank 0's 40.7 MiB." in page.words
     assert "Ranks (activations and communication each at their own highest)" in page.headings
-    assert text.count("<svg") == 2 and text.count(">optimizer state</text>") == 2  # each with its legend
+    assert text.count(">optimizer state</text>") == 2  # each timeline with its legend
     target = tmp_path / "ranks.html"
     assert cli.main(["export", str(samples / "ranks"), "-o", str(target)]) == 0
     assert target.read_text(encoding="utf-8") == text
@@ -121,8 +117,7 @@ def test_a_comparison_is_a_page(printed: Callable[..., str], names: tuple[str, .
     assert page.headings[0] == f"before.mstrata against {', '.join(names)}"
     said = " ".join(printed("diff", "before.mstrata", *names).split())
     assert "Peak 751 MiB to 358 MiB: 393 MiB less (52.3%)" in said and "Peak 751 MiB to 358 MiB: 393 MiB" in page.words
-    assert "By category, each at its own peak" in page.headings
-    pictures = text.split("<svg")[1:]
+    pictures = text.partition("Each run by itself")[2].split("<svg")[1:]
     assert len(pictures) == 1 + len(names)
     scales = [re.findall(r'class="tick"[^>]*>([^<]*iB)<', picture) for picture in pictures]
     assert scales[0] and all(scale == scales[0] for scale in scales)  # one height for one size
@@ -132,15 +127,3 @@ def test_two_forms_at_once_are_refused(samples: Path, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as stop:
         cli.main(["report", str(samples / "before.mstrata"), "--html", "--json"])
     assert stop.value.code == 2 and capsys.readouterr().err.count("\n") == 1
-
-
-def test_text_becomes_paragraphs_and_sections() -> None:
-    long = "word " * 20 + "<end> 12.5 MiB"
-    text = "\n".join([*wrapped(long), "Second.", *section("A table", ["  a  1", "  b  2"]), *section("No", [])])
-    assert text_html(text) == [
-        f"<p>{long.replace('<end>', '&lt;end&gt;')}</p>",
-        "<p>Second.</p>",
-        "<section><h2>A table</h2>",
-        "<pre>  a  1\n  b  2</pre>",
-        "</section>",
-    ]

@@ -27,14 +27,14 @@ def _device(answer: Answer) -> list[str]:
     lines = wrapped(title(answer.run))
     if answer.refusal:
         return lines + wrapped(answer.refusal)
-    lines += wrapped(_exactness(answer)) + (wrapped(_verdict(answer)) if answer.what_if else [])
+    lines += wrapped(exactness_text(answer)) + (wrapped(verdict_text(answer)) if answer.what_if else [])
     lines += _reserved(answer) + _free(answer) + _pinned(answer)
     for oom in answer.ooms:
         lines += _oom(answer, oom) + _changes(oom)
     return lines + _notes(answer)
 
 
-def _exactness(answer: Answer) -> str:
+def exactness_text(answer: Answer) -> str:
     """How far the model can be trusted on this very trace."""
     checked = answer.verification
     if not answer.has_allocator:
@@ -57,7 +57,7 @@ def _exactness(answer: Answer) -> str:
     return text
 
 
-def _verdict(answer: Answer) -> str:
+def verdict_text(answer: Answer) -> str:
     """`On 80.0 GiB with expandable_segments:True: fits, with 3.10 GiB to spare (estimate).`"""
     done = answer.what_if
     assert done is not None
@@ -76,14 +76,15 @@ def _verdict(answer: Answer) -> str:
     else:
         said = f"at most {peak} reserved"
     labels = [*(["estimate"] if answer.estimates else []), *(["unverified"] if answer.unverified else [])]
-    return f"{_upper(', '.join(parts))}: {said}{_label(labels)}."
+    return f"{_upper(', '.join(parts))}: {said}{label_text(labels)}."
 
 
 def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _label(labels: list[str]) -> str:
+def label_text(labels: list[str]) -> str:
+    """` (estimate, unverified)`; empty for none."""
     return f" ({', '.join(labels)})" if labels else ""
 
 
@@ -98,7 +99,7 @@ def _reserved(answer: Answer) -> list[str]:
     blocks = replay.allocated
     rows = [
         ("reserved, recorded", *recorded),
-        (f"reserved, {told}{_label(['unverified'] if answer.unverified else [])}", *replayed),
+        (f"reserved, {told}{label_text(['unverified'] if answer.unverified else [])}", *replayed),
         (f"in blocks, {told}", *_three(int(blocks[0]), int(blocks.max()), int(blocks[-1]))),
     ]
     return section("Reserved memory", table(head, rows))
@@ -166,7 +167,7 @@ def _oom(answer: Answer, oom: Oom) -> list[str]:
 
 def _changes(oom: Oom) -> list[str]:
     rows = [
-        (f"{c.what}{_label(['unverified'] if c.unverified else [])}", "yes" if c.passes else "no",
+        (f"{c.what}{label_text(['unverified'] if c.unverified else [])}", "yes" if c.passes else "no",
          bytes_text(c.peak_reserved_bytes))
         for c in oom.changes
     ]  # fmt: skip
@@ -175,7 +176,12 @@ def _changes(oom: Oom) -> list[str]:
 
 
 def _notes(answer: Answer) -> list[str]:
+    return section("Notes", [text for note in notes_of(answer) for text in wrapped(note, indent="  ")])
+
+
+def notes_of(answer: Answer) -> list[str]:
+    """What is not measured, and what no real trace has confirmed."""
     notes = list(answer.estimates)
     if answer.unverified:
         notes.append(f"unverified: no real trace has confirmed {', '.join(answer.unverified)} in this replay.")
-    return section("Notes", [text for note in notes for text in wrapped(note, indent="  ")])
+    return notes

@@ -5,46 +5,68 @@ Everything that comes from a file is escaped. Colours follow the reader's light 
 
 from __future__ import annotations
 
-from memstrata.capture.format.problems import merge
 from memstrata.capture.format.recording import Recording
-from memstrata.capture.format.schema import NONE, Fate
+from memstrata.capture.format.schema import NONE, Category, Fate
 
+from ..analysis.findings import findings
 from ..analysis.headline import headline
 from ..analysis.inferred import coverage_text, inferred_sentence
 from ..analysis.place import super_block_text
 from ..analysis.prediction import predict
 from ..analysis.residual import ResidualItem, residual
 from ..analysis.shape import plan_in_force, shape_of
-from ..look.units import count_text, difference_text, percent_text, seconds_text
-from ..look.words import OUTSIDE_LAYERS, category_text, fate_text, severity_text
+from ..look.units import percent_text, ratio_text
+from ..look.words import OUTSIDE_LAYERS, category_text, fate_text
 from ..model.bands import Bands, bands_of
 from ..model.grouping import preferred
 from ..model.query import AllocationQuery
 from ..model.run import Run
-from .html_page import page, section_html, size_html, table_html
-from .html_texts import allocator_html, findings_html, plans_html, stacks_html, what_else_html
+from .html_allocator import allocator_html
+from .html_page import (
+    bars_html,
+    category_html,
+    difference_html,
+    line_html,
+    page,
+    section_html,
+    share_html,
+    size_html,
+    table_html,
+    told_html,
+)
+from .html_plans import plans_html, what_else_html
+from .html_stacks import stacks_html
+from .html_step import devices_html, devices_of, errors_html, memory_html, notes_html, step_html
 from .layout import markup
 from .residual_report import stack_text
-from .residual_text import closing_text, facts_text, kernel_lines, parts_text, per_layer_text
-from .svg import PICTURE_STYLE, colour_rules, timeline_svg
-from .text import prediction_rows, title
+from .residual_text import closing_text, facts_text, kernel_text, parts_text, per_layer_text
+from .svg import PICTURE_STYLE, category_rules, colour_rules, timeline_svg
+from .text import prediction_figures, whole_title
 
 LARGEST = 40
 """Allocations listed with their stacks."""
 
 
 def report_html(recording: Recording, name: str) -> str:
-    """The page for one file, of the device with the highest peak."""
-    run = Run(recording, name=name)
+    """The page for one file, of the device with the highest peak; what is said of the allocator is of every device."""
+    runs = devices_of(recording, name)
+    run = runs[0]
     key = preferred(run)
     bands = bands_of(run, key)
-    parts = [*_problems(run, errors=True)]
-    parts += [f'<p class="answer">{markup(line.text)}</p>' for line in headline(run)]
-    parts += findings_html(run) + _picture(run, key, bands) + _groups(run, bands) + _super_blocks(run)
-    parts += _prediction(run) + _saved(run) + _largest(run) + stacks_html(run)
+    parts = [errors_html(runs), *map(line_html, headline(run)), *_findings(run)]
+    parts += _picture(run, key, bands) + _groups(run, bands) + memory_html(run) + devices_html(runs)
+    parts += _super_blocks(run) + _prediction(run) + _saved(run) + _largest(run) + stacks_html(run)
     parts += plans_html(run) + what_else_html(run) + allocator_html(recording, name)
-    parts += _step(run) + _problems(run, errors=False)
-    return page(title(run), parts, PICTURE_STYLE + colour_rules(bands))
+    parts += step_html(run) + notes_html(runs)
+    return page(whole_title(run), parts, PICTURE_STYLE + colour_rules(bands) + category_rules())
+
+
+def _findings(run: Run) -> list[str]:
+    """Every finding with what to do about it."""
+    items = [
+        f"<li><b>{told_html(found.text, [found.bytes])}</b> {markup(found.suggestion)}</li>" for found in findings(run)
+    ]
+    return section_html("Findings", f"<ol>{''.join(items)}</ol>") if items else []
 
 
 def _picture(run: Run, key: str, bands: Bands) -> list[str]:
@@ -68,11 +90,13 @@ def _groups(run: Run, bands: Bands) -> list[str]:
         size = own[number] if bands.labels[number] != NONE else rest
         if size:
             name = f'<i class="g{number}"></i>{markup(bands.grouping.names[number])}'
-            rows.append((name, size_html(size), percent_text(size / run.peak_bytes)))
-    rows.append(("all active", size_html(run.peak_bytes), ""))
+            bar = bars_html([(f"g{number}", 0, size, bands.grouping.names[number])], 0, run.peak_bytes)
+            rows.append((name, size_html(size), share_html(size, run.peak_bytes), bar))
+    rows.append(("all active", size_html(run.peak_bytes), share_html(run.peak_bytes, run.peak_bytes), ""))
     covered = coverage_text(run, run.peak_position)
     heading = f"By {bands.grouping.title}, {_when(run)} ({covered})"
-    return section_html(heading, table_html((bands.grouping.title, "bytes", "share"), rows)) + _inferred(run)
+    table = table_html((bands.grouping.title, "bytes", "share", ""), rows, sums=1, bar=3)
+    return section_html(heading, table) + _inferred(run)
 
 
 def _inferred(run: Run) -> list[str]:
@@ -81,14 +105,17 @@ def _inferred(run: Run) -> list[str]:
         return []
     position, total = run.peak_position, run.peak_bytes
     found = run.inferred_categories_at(position)
-    rows = [(f"{category_text(c)} (inferred)", size_html(n), percent_text(n / total)) for c, n in found.items()]
-    rows += [
-        (f"unattributed: {markup(why.sentence)}", size_html(n), percent_text(n / total))
-        for why, n in run.not_inferred_at(position)
+    parts = [(int(c), f"{category_text(c)} (inferred)", n) for c, n in found.items()]
+    parts += [
+        (int(Category.unattributed), f"unattributed: {why.sentence}", n) for why, n in run.not_inferred_at(position)
+    ]
+    rows = [
+        (category_html(c, text), size_html(n), share_html(n, total), bars_html([(f"c{c}", 0, n, text)], 0, total))
+        for c, text, n in parts
     ]
     heading = f"Inferred categories, {_when(run)} ({percent_text(run.inferred_coverage_at(position))} inferred)"
     said = f"<p>{markup(inferred_sentence(run, position))}</p>"
-    return section_html(heading, table_html(("category", "bytes", "share"), rows), said)
+    return section_html(heading, table_html(("category", "bytes", "share", ""), rows, bar=3), said)
 
 
 def _super_blocks(run: Run) -> list[str]:
@@ -126,24 +153,27 @@ def _prediction(run: Run) -> list[str]:
     if shape is None:
         return []
     plan = plan_in_force(run)
-    rows = [(markup(label), size) for label, size in prediction_rows(predict(shape, plan), len(plan.segments))]
+    figures = prediction_figures(predict(shape, plan), len(plan.segments))
+    rows = [(markup(label), ratio_text(n) if isinstance(n, float) else size_html(n)) for label, n in figures]
     missed = residual(run, shape, plan)
     items = [
         (f"{markup(item.label)}<br><span class='dim'>{_details(run, item)}</span>", per_layer_text(item),
-         difference_text(item.bytes))
+         difference_html(item.bytes))
         for item in missed.items
     ]  # fmt: skip
-    items.append(("<b>sum: measured minus predicted</b>", "", f"<b>{difference_text(missed.bytes)}</b>"))
-    items.append((f"<span class='dim'>{markup(closing_text(missed))}</span>", "", ""))
-    seen = " ".join(text.strip() for text in kernel_lines(run, shape, plan))
-    assumed = [f'<p class="dim">{markup(seen)}.</p>'] if seen else []
+    items.append(("sum: measured minus predicted", "", difference_html(missed.bytes)))
+    closes = (missed.matched_bytes, missed.other_dtype_bytes, missed.unpredicted_bytes, missed.absent_bytes)
+    closing = f'<p class="dim">{told_html(closing_text(missed), closes)}.</p>'
+    seen, sizes = kernel_text(run, shape, plan)
+    assumed = [f'<p class="dim">{told_html(f"{seen[:1].upper()}{seen[1:]}", sizes)}.</p>'] if seen else []
     assumed += [f'<p class="dim">Estimate: {markup(text)}</p>' for text in run.recording.meta.estimates]
     assumed += [f'<p class="dim">Assumed: {markup(text)}.</p>' for text in shape.assumptions]
     residuals = f"<p>Measured {size_html(missed.measured_bytes)} against {size_html(missed.predicted_bytes)}:</p>"
     tables = (
         table_html(("shapes say", "bytes"), rows),
         residuals,
-        table_html(("residual", "in layers", "bytes"), items),
+        table_html(("residual", "in layers", "bytes"), items, sums=1),
+        closing,
     )
     return section_html("Prediction from shapes, activations only", *tables, *assumed)
 
@@ -156,7 +186,10 @@ def _details(run: Run, item: ResidualItem) -> str:
         *parts_text(item).split("\n"),
         " < ".join(stack_text(run.recording, item.stack)),
     ]
-    return "<br>".join(markup(line) for line in lines if line)
+    sizes = [item.bytes]
+    for part in item.parts:
+        sizes += [part.bytes, round(part.bytes_per_layer), part.bytes // max(part.count, 1)]
+    return "<br>".join(told_html(line, sizes) for line in lines if line)
 
 
 def _saved(run: Run) -> list[str]:
@@ -193,27 +226,3 @@ def _made_in(run: Run, row: int) -> str:
         return ""
     grouping = run.grouping("frame")
     return f", {grouping.names[int(grouping.labels[row])]}"
-
-
-def _step(run: Run) -> list[str]:
-    meta = run.recording.meta
-    facts = [f"{count_text(run.n_events)} events"]
-    if meta.step_seconds_recorded:
-        plain = meta.step_seconds_unrecorded
-        facts.append(f"step {seconds_text(meta.step_seconds_recorded)} recorded")
-        facts.append(f"{seconds_text(plain)} unrecorded" if plain else "unrecorded steps were not timed")
-    facts += [f"loss {meta.loss:.6g}"] if meta.loss is not None else []
-    facts += [f"optimizer {meta.optimizer}"] if meta.optimizer else []
-    return section_html("Step" if meta.kind == "recording" else "Trace", f"<p>{markup(', '.join(facts))}</p>")
-
-
-def _problems(run: Run, errors: bool) -> list[str]:
-    found = [p for p in merge(run.problems) if (severity_text(p.severity) == "error") == errors]
-    lines = [
-        f"<li>{markup(f'{severity_text(p.severity)}: {p.text}')}{f' ({p.count:,} times)' if p.count > 1 else ''}</li>"
-        for p in sorted(found, key=lambda p: -p.severity)
-    ]
-    if not lines:
-        return []
-    listed = f"<ul>{''.join(lines)}</ul>"
-    return [listed] if errors else section_html("Notes", listed)

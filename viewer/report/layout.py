@@ -20,13 +20,6 @@ def wrapped(text: str, indent: str = "") -> list[str]:
     return [line.replace("\u00a0", " ") for line in lines]
 
 
-def goes_on(line: str, following: str) -> bool:
-    """Whether the second of two lines continues the first: `wrapped` had no room there for its first word."""
-    word = _NUMBER.sub("\u00a0", following).split(" ")
-    first = next((part for part in word if part), "")
-    return len(line) + 1 + len(first) > WIDTH
-
-
 def shortened(text: str, width: int) -> str:
     """The text with its middle left out where it is longer than `width`."""
     if len(text) <= width:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..analysis.operators import kinds_that_ran, parse_keep
+from ..analysis.operators import Choice, kinds_that_ran, parse_keep
 from ..analysis.place import place_of
 from ..analysis.plan_code import fsdp2_code, huggingface_code, torch_code
 from ..analysis.plan_search import Search
@@ -89,18 +89,16 @@ def _chosen(planner: Planner, outcome: Outcome) -> list[str]:
     lines += section("Peaks", table(("", "measured", "with the plan"), rows))
     if outcome.at_most_seconds is not None:
         said = f"With what each checkpoint costs the host besides, up to {seconds_text(CHECKPOINT_SECONDS)}, it is at"
-        lines += wrapped(f"{said} most {_time(outcome.at_most_seconds, '+')} per step.", indent="  ")
+        lines += wrapped(f"{said} most {time_text(outcome.at_most_seconds, '+')} per step.", indent="  ")
     lines += section("Segments", wrapped(segments_text(outcome), indent="  "))
     return lines + _operators(planner, outcome)
 
 
 def _operators(planner: Planner, outcome: Outcome) -> list[str]:
     """What each operator would cost to keep and spare, and the same segments with some of them kept."""
-    try:
-        found = planner.choices
-    except ValueError:
+    if not (found := operator_choices(planner)):
         return []
-    rows = [(c.operator, str(c.outputs), bytes_text(c.bytes), _time(c.seconds)) for c in found]
+    rows = [(c.operator, str(c.outputs), bytes_text(c.bytes), time_text(c.seconds)) for c in found]
     head = ("operator", "outputs", "bytes to keep", "time to run again")
     lines = section("Operators in layers (a checkpoint can keep them: --keep)", table(head, rows))
     words = kinds_that_ran(planner.operators)
@@ -109,6 +107,14 @@ def _operators(planner: Planner, outcome: Outcome) -> list[str]:
     return lines + section(
         "The same segments, keeping (estimates)", table(("", "step peak", "activations", "more time"), rows)
     )
+
+
+def operator_choices(planner: Planner) -> tuple[Choice, ...]:
+    """What keeping each operator would cost and spare; () where the recording does not say."""
+    try:
+        return planner.choices
+    except ValueError:
+        return ()
 
 
 def keep_text(keep: str) -> str:
@@ -146,10 +152,11 @@ def _figures(outcome: Outcome) -> tuple[str, str, str]:
 
 
 def _seconds(outcome: Outcome) -> str:
-    return _time(outcome.extra_seconds, "+")
+    return time_text(outcome.extra_seconds, "+")
 
 
-def _time(seconds: float | None, sign: str = "") -> str:
+def time_text(seconds: float | None, sign: str = "") -> str:
+    """`+399 ms`; `-` where nothing was timed."""
     return "-" if seconds is None else f"{sign}{seconds_text(seconds)}"
 
 
@@ -171,10 +178,7 @@ def plan_json(found: Plans) -> dict[str, Any]:
 
 
 def _operators_json(planner: Planner) -> list[dict[str, Any]]:
-    try:
-        found = planner.choices
-    except ValueError:
-        return []
+    found = operator_choices(planner)
     return [{"operator": c.operator, "outputs": c.outputs, "bytes": c.bytes, "seconds": c.seconds} for c in found]
 
 

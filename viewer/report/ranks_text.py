@@ -22,7 +22,10 @@ ROWS = 8
 def ranks_text(directory: RunDirectory) -> str:
     """The whole report, in 80 columns."""
     ranks = Ranks(runs_of_ranks(directory))
-    lines = [_title(directory, ranks), *(line for text in directory.problems for line in wrapped(f"warning: {text}"))]
+    lines = [
+        ranks_title(directory, ranks),
+        *(line for text in directory.problems for line in wrapped(f"warning: {text}")),
+    ]
     lines += [line for text in ranks_headline(ranks) for line in wrapped(text)]
     lines += _table(ranks)
     if ranks.outlier is not None:
@@ -32,7 +35,8 @@ def ranks_text(directory: RunDirectory) -> str:
     return joined(lines + _problems(ranks))
 
 
-def _title(directory: RunDirectory, ranks: Ranks) -> str:
+def ranks_title(directory: RunDirectory, ranks: Ranks) -> str:
+    """`ranks: 2 of 2 ranks of Model, step 3, mesh dim0=2`."""
     meta = ranks.rows[0].run.recording.meta
     of = f" of {meta.model}" if meta.model else ""
     mesh = ", mesh " + " x ".join(f"{name}={size}" for name, size in meta.mesh.items()) if meta.mesh else ""
@@ -50,7 +54,7 @@ def _table(ranks: Ranks) -> list[str]:
             bytes_text(row.activation_bytes),
             bytes_text(row.communication_bytes),
             bytes_text(row.at_peak.get(Category.parameter, 0)),
-            _seconds(row),
+            rank_seconds(row),
         )
         for row in ranks.rows
     ]
@@ -58,7 +62,8 @@ def _table(ranks: Ranks) -> list[str]:
     return section("Ranks (activations and communication each at their own highest)", lines)
 
 
-def _seconds(row: RankRow) -> str:
+def rank_seconds(row: RankRow) -> str:
+    """Of an unrecorded step, or in parentheses of the recorded one."""
     if row.step_seconds is not None:
         return seconds_text(row.step_seconds)
     return f"({seconds_text(row.recorded_seconds)})" if row.recorded_seconds is not None else "-"
@@ -78,17 +83,24 @@ def _differences(title: str, kind: str, rows: tuple[DiffRow, ...], ranks: Ranks)
 
 
 def _problems(ranks: Ranks) -> list[str]:
+    lines = [line for text in rank_problems(ranks) for line in wrapped(text, indent="  ")]
+    return section(notes_title(ranks), lines)
+
+
+def rank_problems(ranks: Ranks) -> list[str]:
     """What each file says of itself; a rank is named where not all say it."""
     said: dict[str, list[int]] = {}
     for row in ranks.rows:
         for problem in merge(row.run.problems):
             said.setdefault(problem_text(problem), []).append(row.rank)
-    lines = []
-    for text, on in said.items():
-        who = "" if len(on) == len(ranks.rows) else f"rank {', '.join(map(str, on))}: "
-        lines += wrapped(f"{who}{text}", indent="  ")
+    everyone = len(ranks.rows)
+    return [f"rank {', '.join(map(str, on))}: " * (len(on) < everyone) + text for text, on in said.items()]
+
+
+def notes_title(ranks: Ranks) -> str:
+    """What stands over what the files say of themselves."""
     worst = max((p.severity for row in ranks.rows for p in row.run.problems), default=Severity.info)
-    return section("Notes" if worst == Severity.info else "Problems", lines)
+    return "Notes" if worst == Severity.info else "Problems"
 
 
 def ranks_json(directory: RunDirectory) -> dict[str, Any]:

@@ -85,9 +85,15 @@ def is_estimate(run: Run) -> bool:
 
 def kernel_lines(run: Run, shape: ModelShape, plan: Plan) -> list[str]:
     """What the kernels that were seen add to the count by widths, and what then remains."""
+    text, _ = kernel_text(run, shape, plan)
+    return wrapped(text, indent="  ") if text else []
+
+
+def kernel_text(run: Run, shape: ModelShape, plan: Plan) -> tuple[str, tuple[int, ...]]:
+    """The same as one sentence, with its figures; empty where they add nothing."""
     kernels, facts = kernels_of(run), facts_of(run)
     if not changes(shape, kernels, facts):
-        return []
+        return "", ()
     full = with_kernels(shape, kernels, facts)
     missed = residual(run, full, plan)
     mark = ", an estimate" if is_estimate(run) else ""
@@ -95,7 +101,7 @@ def kernel_lines(run: Run, shape: ModelShape, plan: Plan) -> list[str]:
         f"with the kernels seen ({kernels}{mark}) shapes say {bytes_text(missed.predicted_bytes)}, and"
         f" {difference_text(missed.bytes)} remains"
     )
-    return wrapped(said, indent="  ")
+    return said, (missed.predicted_bytes, missed.bytes)
 
 
 def without_section(run: Run) -> list[str]:

@@ -42,13 +42,22 @@ def report_text(recording: Recording, name: str) -> str:
 
 
 def title(run: Run) -> str:
-    """`before.mstrata: recording of HybridDecoder, cpu, torch 2.13.0`."""
+    """`before.mstrata: recording of HybridDecoder, cpu, torch 2.13.0`, in one line of a page of text."""
+    return shortened(_titled(shortened(run.name, 36), run), WIDTH)
+
+
+def whole_title(run: Run) -> str:
+    """The same, however long it is."""
+    return _titled(run.name, run)
+
+
+def _titled(name: str, run: Run) -> str:
     meta = run.recording.meta
     of = f" of {meta.model}" if meta.model else ""
     made = meta.source if meta.kernels else meta.kind
     parts = [f"{made}{of}", f"kernels: {meta.kernels}" if meta.kernels else run.device.name]
     parts += [f"torch {meta.torch_version}"] if meta.torch_version else []
-    return shortened(f"{shortened(run.name, 36)}: {', '.join(parts)}", WIDTH)
+    return f"{name}: {', '.join(parts)}"
 
 
 def _findings(run: Run) -> list[str]:
@@ -116,8 +125,12 @@ def _memory(run: Run) -> list[str]:
     if outside is not None:
         first, highest, last = int(outside.bytes[0]), int(outside.bytes.max()), int(outside.bytes[-1])
         rows.append(("outside the allocator", *_three(first, highest, last)))
-    title = "Active memory" if run.reserved is None else "Active and reserved memory"
-    return section(title, table(("", "at start", "highest", "at end"), rows))
+    return section(memory_title(run), table(("", "at start", "highest", "at end"), rows))
+
+
+def memory_title(run: Run) -> str:
+    """`Active memory`, and what is reserved where an allocator reports it."""
+    return "Active memory" if run.reserved is None else "Active and reserved memory"
 
 
 def _memory_at_end(run: Run) -> list[str]:
@@ -188,29 +201,45 @@ WITH_OUTSIDE = "peak of activations with them"
 
 def prediction_rows(prediction: Prediction, segments: int) -> list[tuple[str, str]]:
     """The lines of the arithmetic, each with its bytes."""
-    rows = [
-        ("residual stream only, one per layer", bytes_text(prediction.residual_only_bytes)),
-        ("largest layer", bytes_text(prediction.per_layer_bytes)),
-        ("all layers, no checkpoints", bytes_text(prediction.total_bytes)),
+    figures = prediction_figures(prediction, segments)
+    return [(label, ratio_text(n) if isinstance(n, float) else bytes_text(n)) for label, n in figures]
+
+
+def prediction_figures(prediction: Prediction, segments: int) -> list[tuple[str, int | float]]:
+    """The same: whole numbers are bytes, the other one is how many times less."""
+    rows: list[tuple[str, int | float]] = [
+        ("residual stream only, one per layer", prediction.residual_only_bytes),
+        ("largest layer", prediction.per_layer_bytes),
+        ("all layers, no checkpoints", prediction.total_bytes),
     ]
     if segments and prediction.kept_bytes:
-        rows.append(("kept outside segments", bytes_text(prediction.kept_bytes)))
+        rows.append(("kept outside segments", prediction.kept_bytes))
     if segments:
         rows += [
-            (f"boundaries ({segments})", bytes_text(prediction.boundary_bytes)),
-            ("largest segment, made again", bytes_text(prediction.rematerialized_bytes)),
-            ("checkpointed peak", bytes_text(prediction.checkpointed_peak_bytes)),
-            ("times less", ratio_text(prediction.ratio)),
+            (f"boundaries ({segments})", prediction.boundary_bytes),
+            ("largest segment, made again", prediction.rematerialized_bytes),
+            ("checkpointed peak", prediction.checkpointed_peak_bytes),
+            ("times less", float(prediction.ratio)),
         ]
     if segments and prediction.counted_twice_bytes:
-        rows.append(("in it twice: the running segment's input", bytes_text(prediction.counted_twice_bytes)))
+        rows.append(("in it twice: the running segment's input", prediction.counted_twice_bytes))
     if prediction.outside_bytes:
-        rows.append((OUTSIDE, bytes_text(prediction.outside_bytes)))
-        rows.append((WITH_OUTSIDE, bytes_text(prediction.timeline_peak_bytes)))
+        rows.append((OUTSIDE, prediction.outside_bytes))
+        rows.append((WITH_OUTSIDE, prediction.timeline_peak_bytes))
     return rows
 
 
 def _step(run: Run) -> list[str]:
+    return section(step_title(run), [t for f in step_facts_text(run) for t in wrapped(f, indent="  ")])
+
+
+def step_title(run: Run) -> str:
+    """What stands over the facts of a step, or of a trace that may hold none."""
+    return "Step" if run.recording.meta.kind == "recording" else "Trace"
+
+
+def step_facts_text(run: Run) -> list[str]:
+    """Events, time, throughput, what was lost, loss, optimizer: what a file says of its step, a line each."""
     meta = run.recording.meta
     events = ", ".join(f"{count_text(n)} {action}" for action, n in events_by_action(run).items())
     facts = [f"events: {events}" if events else "no events"]
@@ -224,7 +253,7 @@ def _step(run: Run) -> list[str]:
         facts.append(f"loss: {meta.loss:.6g}")
     if meta.optimizer:
         facts.append(f"optimizer: {meta.optimizer}")
-    return section("Step" if meta.kind == "recording" else "Trace", [t for f in facts for t in wrapped(f, indent="  ")])
+    return facts
 
 
 def _trust(run: Run) -> list[str]:

@@ -1,31 +1,18 @@
-"""Parts of the HTML page beside its tables: findings, stacks, plans, what else would help, the allocator."""
+"""The tree of stacks of one run as a section of a page."""
 
 from __future__ import annotations
 
-from memstrata.capture.format.recording import Recording
-
-from ..analysis.allocator.answer import Question
-from ..analysis.findings import findings
 from ..look.units import count_text, percent_text
 from ..model.query import AllocationQuery
 from ..model.run import Run
 from ..model.stack_tree import NO_STACK, StackTree, stack_tree
-from .allocator_text import allocator_text
-from .html_page import section_html, size_html, text_html
+from .html_page import frames_html, section_html, size_html
 from .layout import markup
-from .plan_text import Asked, plan_text, plans
-from .what_else_text import AskedElse, what_else, what_else_text
 
 LEAST_SHARE = 0.005
 """Of all bytes alive, what a node of the stack tree has that is listed."""
 DEEPEST = 60
 """Branchings of the stack tree that are followed."""
-
-
-def findings_html(run: Run) -> list[str]:
-    """Every finding with what to do about it."""
-    items = [f"<li><b>{markup(found.text)}</b> {markup(found.suggestion)}</li>" for found in findings(run)]
-    return section_html("Findings", f"<ol>{''.join(items)}</ol>") if items else []
 
 
 def stacks_html(run: Run) -> list[str]:
@@ -48,13 +35,13 @@ def _node(run: Run, tree: StackTree, node: int, path: set[int], depth: int = 0) 
     while len(children := tree.children(node)) and int(tree.bytes[children[0]]) == size:
         node = int(children[0])
         frames.append(_frame(run, int(tree.frame[node])))
-    names = "<br>".join(markup(frame) for frame in frames)
+    names = frames_html(frames)
     said = f"{size_html(size)} ({percent_text(size / tree.total_bytes)})"
     below = [_node(run, tree, int(child), path, depth + 1) for child in children] if depth < DEEPEST else []
     if not any(below):
-        return f"<div>{said}, {markup(count_text(int(tree.count[node]), 'allocation'))}<p>{names}</p></div>"
+        return f"<div>{said}, {markup(count_text(int(tree.count[node]), 'allocation'))}{names}</div>"
     unfolded = " open" if node in path else ""
-    return f"<details{unfolded}><summary>{said}<p>{names}</p></summary>{''.join(below)}</details>"
+    return f"<details{unfolded}><summary>{said}{names}</summary>{''.join(below)}</details>"
 
 
 def _frame(run: Run, row: int) -> str:
@@ -62,32 +49,3 @@ def _frame(run: Run, row: int) -> str:
         return "no stack"
     name, file, line = run.recording.frame(row)
     return f"{name}  {file}:{line}" if file else name
-
-
-def plans_html(run: Run) -> list[str]:
-    """Peak against time of checkpoint plans, where the recording allows to tell."""
-    try:
-        text = plan_text(plans(run, Asked()))
-    except ValueError:
-        return []
-    return section_html("Checkpoint plans", *text_html(text, level=3))
-
-
-def what_else_html(run: Run) -> list[str]:
-    """Changes other than checkpoints, where the recording allows to tell."""
-    try:
-        text = what_else_text(what_else(run, AskedElse()))
-    except ValueError:
-        return []
-    return text_html(_without_title(text))
-
-
-def allocator_html(recording: Recording, name: str) -> list[str]:
-    """The allocator's side of every device."""
-    text = allocator_text(recording, name, Question())
-    return section_html("Allocator", *text_html(_without_title(text), level=3))
-
-
-def _without_title(text: str) -> str:
-    """The page has the name of the run already."""
-    return text.partition("\n")[2]
