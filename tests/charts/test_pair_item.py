@@ -15,8 +15,10 @@ from PySide6.QtWidgets import QApplication
 from memstrata.viewer.analysis.common_axes import COMMON_AXES
 from memstrata.viewer.charts import pair_item
 from memstrata.viewer.charts.frame import Frame
+from memstrata.viewer.charts.matching_lines import MatchingLines
 from memstrata.viewer.charts.pair_item import PairItem
 from memstrata.viewer.charts.step_line import step_line
+from memstrata.viewer.model.peaks import peaks_of
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.state.loading import open_run
 
@@ -98,3 +100,16 @@ def test_a_line_of_steps_has_a_corner_where_its_height_changes() -> None:
     assert list(line) == [QPointF(*corner) for corner in corners]
     assert list(step_line(np.array([2.0, 6]), np.array([5.0]))) == [QPointF(2, 5), QPointF(6, 5)]
     assert step_line(np.array([2.0]), np.empty(0)).isEmpty()
+
+
+def test_the_key_of_matching_lines_takes_the_room_there_is(item: PairItem) -> None:
+    frame, image = frame_of(item), QImage(WIDTH, HEIGHT, QImage.Format.Format_RGB32)
+    lines = MatchingLines("mlp " * 30, (peaks_of(item.runs[0]), peaks_of(item.runs[1])))
+    painter, found = QPainter(image), []
+    for taken in (0, 150, 380, WIDTH):  # pixels of a name in the middle of the picture, as high as it is
+        name = QRectF((WIDTH - taken) / 2, 0, taken, HEIGHT)
+        found.append(lines.paint_key(painter, frame, item.theme, [name]))
+        assert frame.rect.contains(found[-1]) and (taken == WIDTH or not found[-1].intersects(name))
+    painter.end()
+    widths = [place.width() for place in found]
+    assert widths[0] > widths[1] > widths[2] == widths[3]

@@ -63,3 +63,13 @@ def drag(widget: QWidget, start: QPoint, end: QPoint, modifiers: Any = NONE, ove
         QApplication.sendEvent(widget, event)
         QTest.qWait(25)
     QTest.mouseRelease(widget, LEFT, modifiers, end)
+
+
+def typed(qtbot: QtBot, page: Any, text: str) -> None:
+    """Give a page this filter."""
+    line = page.filter.line
+    line.setFocus()
+    line.selectAll()
+    qtbot.keyClicks(line, text)
+    qtbot.keyClick(line, Qt.Key.Key_Return)
+    qtbot.wait(150)

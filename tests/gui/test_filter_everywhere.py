@@ -13,15 +13,13 @@ from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format.schema import Category
-from memstrata.viewer.analysis.at_peaks import alive_at_peak
 from memstrata.viewer.look.units import bytes_text
 from memstrata.viewer.model.query import AllocationQuery
 from memstrata.viewer.panels.whole_step import WholeStepNote
 from memstrata.viewer.state.array_table import RawRole
 from memstrata.viewer.state.lane_model import MEASURED
 
-from .conftest import worked
-from .gestures import brush
+from .gestures import brush, typed
 
 MIB = 1 << 20
 LEFT, SHIFT = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier
@@ -31,15 +29,6 @@ WHOLE_STEP = ("findings", "prediction", "what_if", "what_else", "problems")
 @pytest.fixture
 def page(opened: Any, samples: Path) -> Any:
     return opened(str(samples / "before.mstrata"))
-
-
-def typed(qtbot: QtBot, page: Any, text: str) -> None:
-    line = page.filter.line
-    line.setFocus()
-    line.selectAll()
-    qtbot.keyClicks(line, text)
-    qtbot.keyClick(line, Qt.Key.Key_Return)
-    qtbot.wait(150)
 
 
 def lane_bytes(page: Any) -> list[int]:
@@ -64,7 +53,7 @@ def test_the_lanes_show_only_what_matches_and_grey_behind_it(page: Any, qtbot: Q
     x, y = tree.span[0] + (tree.span[1] - tree.span[0]) // 3, rect.bottom() - 9
     place = tree.viewport().mapTo(tree, QPoint(x, y))
     colours = [image.pixelColor(place * image.devicePixelRatio()).name() for image in (picture, filtered, nothing)]
-    assert colours[0] == colours[1] != colours[2] == tree.theme.border
+    assert colours[0] == colours[1] != colours[2] == tree.theme.rest
     qtbot.keyClick(page.filter.line, Qt.Key.Key_Escape)
     qtbot.wait(150)
     assert sum(lane_bytes(page)) == AllocationQuery(position=cursor, categories=activations).bytes(run)
@@ -160,70 +149,3 @@ def test_what_is_of_the_whole_step_says_so_while_a_filter_or_a_range_is_in_force
     qtbot.keyClick(page.filter.line, Qt.Key.Key_Escape)
     page.scope.look(mark=None)
     assert not note.isVisible()
-
-
-def numbers(table: Any, column: int) -> list[int]:
-    return [table.index(row, column).data(RawRole) for row in range(table.rowCount())]
-
-
-@pytest.fixture
-def compared(opened: Any, pair: tuple[str, str]) -> Any:
-    page = opened(*pair)
-    assert page.kind == "compare"
-    return page
-
-
-def test_a_filter_typed_in_the_comparison_filters_both_runs_and_every_table(
-    compared: Any, window: Any, qtbot: QtBot
-) -> None:
-    runs = compared.pair
-    qtbot.keyClick(compared, Qt.Key.Key_F)
-    assert compared.filter.line.hasFocus()
-    qtbot.keyClicks(compared.filter.line, "mlp")
-    qtbot.keyClick(compared.filter.line, Qt.Key.Key_Return)
-    qtbot.wait(150)
-    assert [view.filter for view in window.session.state.views] == ["mlp", "mlp"]
-    sums = [AllocationQuery(position=run.peak_position, filter="mlp").bytes(run) for run in runs]
-    table = compared.cut.table.table
-    for column, size in zip((1, 2), sums):
-        assert sorted(numbers(table, column))[-1] == size  # the last row is the sum
-        assert sum(numbers(table, column)) == 2 * size
-    assert (compared.cut.chart.shown.a_bytes, compared.cut.chart.shown.b_bytes) == tuple(sums)
-    assert compared.filter.said.toolTip().splitlines() == [f"{n}: {size:,} bytes" for n, size in zip("AB", sums)]
-    assert "all else is of the whole steps" in compared.filter.said.text()
-    changes = worked(compared.bring_forward("changes"), qtbot)
-    qtbot.waitUntil(lambda: changes.table.rowCount() > 0)
-    gained = sum(numbers(changes.table, changes.table.columnCount() - 1))
-    assert gained == sums[1] - sums[0]
-    stacks = worked(compared.bring_forward("by_stack"), qtbot)
-    assert stacks.model().tree.nodes[0].bytes == sums
-    slots = compared.bring_forward("slots").table
-    assert max(numbers(slots, 1)) < runs[0].peak_bytes
-    window.undo_action.trigger()
-    qtbot.wait(150)
-    assert compared.filter.line.text() == "" and not compared.filter.said.isVisible()
-    assert sorted(numbers(compared.cut.table.table, 1))[-1] == runs[0].peak_bytes
-
-
-def test_a_filter_of_one_run_alone_is_not_applied_and_the_comparison_says_so(
-    compared: Any, window: Any, qtbot: QtBot
-) -> None:
-    window.session.look(0, filter="mlp")
-    assert compared.filter.said.text() == 'A is filtered by "mlp", B is not: it is not applied here'
-    assert sorted(numbers(compared.cut.table.table, 1))[-1] == compared.pair[0].peak_bytes
-    window.session.look(1, filter="mlp")
-    assert compared.filter.line.text() == "mlp"
-    size = int(compared.pair[0].allocations.bytes[alive_at_peak(compared.pair[0], "mlp")].sum())
-    assert sorted(numbers(compared.cut.table.table, 1))[-1] == size
-    window.session.look(1, filter="silu")  # the box is empty now, and leaves each run its own
-    assert compared.filter.line.text() == "" and [v.filter for v in window.session.state.views] == ["mlp", "silu"]
-    assert 'A is filtered by "mlp", B by "silu": neither is applied here' in compared.filter.said.text()
-
-
-def test_words_without_sense_change_nothing_in_the_comparison(compared: Any, window: Any, qtbot: QtBot) -> None:
-    line = compared.filter.line
-    line.setFocus()
-    qtbot.keyClicks(line, ">16XiB")
-    qtbot.keyClick(line, Qt.Key.Key_Return)
-    assert "is not a size" in compared.filter.said.text() and line.hasFocus()
-    assert [view.filter for view in window.session.state.views] == ["", ""]

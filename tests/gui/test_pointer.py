@@ -180,5 +180,5 @@ def test_what_was_planned_before_is_said_to_the_byte(opened: Any, pair: tuple[st
     page = opened(*pair)
     qtbot.waitUntil(lambda: page.planned.found is not None, timeout=30_000)
     tip, found = page.views["saving"].toolTip(), page.planned.found
-    assert f"Planned before: {page.pair[0].peak_bytes - found.outcome.peak_bytes:,} bytes" in tip
+    assert f"Planned before (dotted): {page.pair[0].peak_bytes - found.outcome.peak_bytes:,} bytes" in tip
     assert f"planned peak {found.outcome.peak_bytes:,} bytes, measured {page.pair[1].peak_bytes:,} bytes" in tip

@@ -17,8 +17,7 @@ from ..model.sampling import Columns, peak_columns
 from .band_painter import paint_labels, paint_stack
 from .frame import Frame, PixelItem
 from .stacking import Stack, stack
-from .step_line import step_line
-from .theme import colour
+from .step_line import draw_rimmed, step_line
 
 
 class BandItem(PixelItem):
@@ -101,8 +100,4 @@ class StepLine(PixelItem):
             return
         y = self.values[columns.positions] * frame.sy + frame.dy
         outline = step_line(columns.x * frame.sx + frame.dx, y)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)  # upright and level lines are sharp; 5x as fast
-        painter.setPen(QPen(colour(self.theme.panel, 150), self.width + 2.0))  # a rim, so that it shows on any band
-        painter.drawPolyline(outline)
-        painter.setPen(QPen(QColor(self.ink), self.width, self.style))
-        painter.drawPolyline(outline)
+        draw_rimmed(painter, outline, QPen(QColor(self.ink), self.width, self.style), self.theme)

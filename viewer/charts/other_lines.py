@@ -17,6 +17,7 @@ from ..model.sampling import peak_columns
 from .frame import Frame, PixelItem
 from .pair_item import PairItem
 from .step_line import step_line
+from .theme import colour
 
 Line = tuple[Run, XAxis]
 
@@ -38,7 +39,7 @@ class OtherLines(PixelItem):
             free = free.subtracted(QRegion(pill.toAlignedRect()))
         painter.setClipRegion(free)
         for (run, axis), ink in zip(self.lines, inks):
-            painter.setPen(QPen(QColor(ink), 1.3))
+            painter.setPen(QPen(colour(ink, 255 if self.pair.matching is None else 110), 1.3))
             painter.drawPolyline(_polyline(frame, run, axis))
         for (run, axis), ink in zip(self.lines, inks):
             self._name(painter, frame, run, axis, ink, taken)

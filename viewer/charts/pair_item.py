@@ -1,4 +1,5 @@
-"""The curves of two runs on one axis: before as a grey area, after in front of it, both lines on top."""
+"""The curves of two runs on one axis: before as a grey area, after in front of it, both lines on top; pale where
+what a filter matches of them is drawn."""
 
 from __future__ import annotations
 
@@ -20,12 +21,18 @@ from .band_raster import can_raster, paint_raster
 from .colours import fill_brush
 from .frame import Frame, PixelItem
 from .marks import pill
+from .matching_lines import MatchingLines
 from .stacking import stack
 from .step_line import step_line
 from .theme import Theme, colour
 
 _SEE_THROUGH = 10_000
 """Device pixels of height up to which Qt takes longer to mix rectangles with what lies behind than an image of them."""
+
+_FILLED = (0.32, 0.62)
+"""Opacity of the area of the run before and of the run after."""
+_PALE, _PALE_LINE = 0.4, 150
+"""What is left of it, and that of the lines (to 255), under what a filter matches."""
 
 
 def run_paints(theme: Theme) -> tuple[Paint, Paint]:
@@ -45,6 +52,8 @@ class PairItem(PixelItem):
         """Positions; drawn on axes without cells."""
         self.planned: I64 | None = None
         """What the run before says of the plan of the run after, at its own positions."""
+        self.matching: MatchingLines | None = None
+        """What the filter matches; the rest is pale then."""
         self.pills: list[QRectF] = []
         """Where names stand, in pixels."""
 
@@ -61,14 +70,19 @@ class PairItem(PixelItem):
             painter.fillRect(place, colour(self.theme.accent, 46))
         lines = [self._area(painter, frame, number) for number in (0, 1)]
         for line, ink in zip(lines, palette.RUN_LINE[self.theme.dark]):
-            painter.setPen(QPen(QColor(ink), 1.6))
+            painter.setPen(QPen(QColor(ink), 1.6) if self.matching is None else QPen(colour(ink, _PALE_LINE), 1))
             painter.drawPolyline(line)
         if self.planned is not None:
-            painter.setPen(QPen(QColor(self.theme.accent), 2, Qt.PenStyle.DotLine))
+            strength, width = (255, 2.0) if self.matching is None else (_PALE_LINE, 1.4)
+            painter.setPen(QPen(colour(self.theme.accent, strength), width, Qt.PenStyle.DotLine))
             painter.drawPolyline(self._planned_line(frame, self.planned))
         if self.cursors is not None and not self.structure.cells:
             self._cursor_lines(painter, frame, self.cursors)
+        if self.matching is not None:
+            self.matching.paint(painter, frame, self.theme, self.axes)
         self._peaks(painter, frame)
+        if self.matching is not None:
+            self.pills.append(self.matching.paint_key(painter, frame, self.theme, self.pills))
 
     def _area(self, painter: QPainter, frame: Frame, number: int) -> QPolygonF:
         """Fills the area of a run. Returns the line over it."""
@@ -81,7 +95,7 @@ class PairItem(PixelItem):
         area = stack(columns.x * frame.sx + frame.dx, values[None, :], frame.y(0), -frame.sy, frame.ratio)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setPen(Qt.PenStyle.NoPen)
-        brush = fill_brush(paint, 0.32 if number == 0 else 0.62)
+        brush = fill_brush(paint, _FILLED[number] * (1 if self.matching is None else _PALE))
         if can_raster(painter, area, tall=_SEE_THROUGH):
             paint_raster(painter, area, [brush.color()])
         else:

@@ -3,6 +3,7 @@ events or the share of each run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 import pyqtgraph as pg
@@ -10,9 +11,9 @@ from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QKeyEvent, QPainter
 from PySide6.QtWidgets import QWidget
 
-from memstrata.capture.format.schema import NONE, Phase
+from memstrata.capture.format.schema import I64, NONE, Phase
 
-from ..analysis.aligned import Cell, Structure
+from ..analysis.aligned import Cell, Span, Structure
 from ..analysis.planned_before import PlannedBefore
 from ..look.units import bytes_text, difference_text, exact_bytes_text, seconds_text
 from ..model.run import Run
@@ -22,6 +23,7 @@ from .axis_items import BytesAxis, UnitAxis, style_axis
 from .frame import Frame, PixelItem
 from .grid import GridItem
 from .keys import held
+from .matching_lines import MatchingLines
 from .other_lines import Line, OtherLines
 from .pair_item import PairItem
 from .plot import Plot
@@ -94,6 +96,7 @@ class StructureChart(Plot):
         self.setAccessibleName(f"Memory of both runs by {along}")
         self.pair = PairItem(structure, runs)
         self._setting = False
+        self._planned_text = ""
         self.gesture: Gesture | None = None
         """What a place that is picked just now is part of."""
         self._build()
@@ -240,8 +243,20 @@ class StructureChart(Plot):
         """The line that the run before predicts for the plan of the run after; none for None."""
         self.pair.planned = None if planned is None else planned.curve
         self.pair.update()
-        if planned is not None:
-            self.setAccessibleDescription(f"{planned.text}; dotted.")
+        self._planned_text = "" if planned is None else f"{planned.text}; dotted."
+        self._describe()
+
+    def show_matching(self, matching: MatchingLines | None) -> None:
+        """What the filter of both runs matches, over their curves; None where there is no filter."""
+        self.pair.matching = matching
+        for item in (self.pair, self.others):
+            item.update()
+        self._describe()
+
+    def _describe(self) -> None:
+        matching = self.pair.matching
+        said = "" if matching is None else f'Two lines show what matches "{matching.words}".'
+        self.setAccessibleDescription(" ".join(filter(None, (said, self._planned_text))))
 
     def show_others(self, lines: tuple[Line, ...]) -> None:
         """Draw further runs on this axis too, or none."""
@@ -252,22 +267,33 @@ class StructureChart(Plot):
 
     def hover_text(self, x: float, _y: float = 0.0) -> str:
         """What is at x, and the bytes of each run there: in a cell the most of it."""
-        lines, sizes = [], []
         if self.structure.cells:
             cell = self.structure.cells[self.structure.cell_at(x)]
-            lines.append(cell.label)
-            sizes = [int(run.curve[i : j + 1].max()) for run, (i, j) in zip(self.runs, (cell.a, cell.b))]
+            place, spans = cell.label, [cell.a, cell.b]
         else:
-            lines.append(self._place_text(x))
             at = [int(axis.position_at(x)) for axis in self.pair.axes]
-            sizes = [int(run.curve[position]) for run, position in zip(self.runs, at)]
-        lines += [f"{run.name}: {bytes_text(n)} ({exact_bytes_text(n)})" for run, n in zip(self.runs, sizes)]
-        lines.append(f"difference {difference_text(sizes[1] - sizes[0])}")
+            place, spans = self._place_text(x), list(zip(at, at))
+        curves, names = [run.curve for run in self.runs], [run.name for run in self.runs]
+        lines = [place, *_both_text(names, curves, spans)]
+        if self.pair.matching is not None:
+            curves = [peaks.curve for peaks in self.pair.matching.curves]
+            lines += _both_text([f"matching in {name}" for name in names], curves, spans)
         for run, axis in self.others.lines:
-            here = int(run.curve[int(axis.position_at(x))])
-            lines.append(f"{run.name}: {bytes_text(here)} ({exact_bytes_text(here)})")
+            lines.append(_sized_text(run.name, int(run.curve[int(axis.position_at(x))])))
         return "\n".join(lines)
 
     def _place_text(self, x: float) -> str:
         texts = {"s": seconds_text(x), "events": f"event {x:,.0f}"}
         return texts.get(self.structure.a.unit, f"{x:.1f}%")
+
+
+def _both_text(names: list[str], curves: list[I64], spans: Sequence[Span]) -> list[str]:
+    """The most of each run in its span, and their difference."""
+    sizes = [int(curve[first : last + 1].max()) for curve, (first, last) in zip(curves, spans)]
+    gained = sizes[1] - sizes[0]
+    said = f"difference {difference_text(gained)} ({exact_bytes_text(gained)})"
+    return [*(_sized_text(name, size) for name, size in zip(names, sizes)), said]
+
+
+def _sized_text(name: str, size: int) -> str:
+    return f"{name}: {bytes_text(size)} ({exact_bytes_text(size)})"

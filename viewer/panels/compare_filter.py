@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QHBoxLayout, QToolButton, QWidget
 from shiboken6 import isValid
 
+from ..analysis.diff import Diff
 from ..charts.theme import Theme, current
 from ..model.run import Run
 from ..state.comparison import filter_of, matching_text, range_text
@@ -105,7 +106,7 @@ class CompareFilter(QWidget):
             return
         words, why = filter_of(self.session.state, self.pair)
         self.line.in_force = words
-        said, exact = matching_text(self.pair, words) if words else (why, "")
+        said, exact = matching_text(Diff(*self.pair, words)) if words else (why, "")
         said = self._wrong or "; ".join(filter(None, (said, range_text(self.session.state, self.pair))))
         self.said.setStyleSheet(f"color: {self.theme.warning if self._wrong or why else self.theme.faint}")
         self.said.setText(said)

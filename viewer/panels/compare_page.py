@@ -14,6 +14,7 @@ from ..analysis.common_axes import COMMON_AXES, axis_beside, common_axes, first_
 from ..analysis.comparison import comparison_headline
 from ..analysis.diff import Diff
 from ..analysis.grouped import first_grouping, rows_by
+from ..charts.matching_lines import MatchingLines
 from ..charts.structure_chart import StructureChart
 from ..charts.theme import Theme, current
 from ..model.axes import XAxis
@@ -35,8 +36,8 @@ from .warning_bar import WarningBar
 Queries = tuple[AllocationQuery | None, AllocationQuery | None]
 TABLES = "differences"
 """The view that other tables are tabs beside."""
-_RESTRICTED = frozenset(("cut", "changes", "by_stack", "slots"))
-"""Views that the filter restricts; what is differences is in the hands of the cut."""
+_RESTRICTED = frozenset(("saving", "cut", "changes", "by_stack", "slots"))
+"""Views that show what the filter matches; what is differences is in the hands of the cut."""
 _NOTHING = AllocationQuery()
 _NONE_THERE = AllocationQuery(rows=())
 
@@ -171,6 +172,7 @@ class ComparePage(QWidget):
             chart.ranged.connect(self._ranged)
             chart.escaped.connect(self._let_go)
             chart.set_theme(self.theme)
+            chart.show_matching(self._matching_lines)
             self.charts[key] = chart
             chart.show_planned(self.planned.found)
             self.stack.addWidget(chart)
@@ -265,6 +267,13 @@ class ComparePage(QWidget):
         self.matching = Diff(*self.pair, words) if words else self.diff
         for key in _RESTRICTED & self.views.made.keys():
             self.views[key].show_diff(self.matching)  # type: ignore[attr-defined]
+        for chart in self.charts.values():
+            chart.show_matching(self._matching_lines)
+
+    @property
+    def _matching_lines(self) -> MatchingLines | None:
+        diff = self.matching
+        return MatchingLines(diff.filter, diff.matching_curves) if diff.filter else None
 
     def release(self) -> None:
         """Let go of the session, then of everything."""

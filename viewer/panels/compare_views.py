@@ -39,7 +39,7 @@ def _has_curves(pair: Pair) -> bool:
 
 
 COMPARE_VIEWS = (
-    CompareView("saving", "Savings", lambda page: SavingPanel(page.diff, page), _has_curves, "right"),
+    CompareView("saving", "Savings", lambda page: SavingPanel(page.matching, page), _has_curves, "right"),
     CompareView("cut", "Waterfall", lambda page: CutPanel(page.matching, page)),
     CompareView("differences", "Differences", lambda page: page.cut.table, beside="cut"),
     CompareView("changes", "Appeared, gone, grown", lambda page: ChangesTable(page.matching, page)),

@@ -6,16 +6,17 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from ..analysis.comparison import difference_title, is_saving, savings
+from ..analysis.comparison import difference_title, is_saving, savings, when_text
 from ..analysis.diff import Diff
 from ..analysis.planned_before import PlannedBefore
 from ..analysis.steps import throughput
 from ..charts.theme import Theme, colour, current
+from ..look.tips import tip
 from ..look.units import bytes_text, difference_text, exact_bytes_text, seconds_text
 
-_ROW, _BAR, _LINE = 42, 14, 20
-_LOW_ROW, _LOW_BAR = 31, 7
-"""Pixels where not all rows have room otherwise."""
+_LINE = 20
+_HIGH, _LOW, _NARROW = (42, 14), (31, 7), (18, 0)
+"""Pixels of a row and of the bar in it: where everything has room, where the bars have, and where they have none."""
 
 
 class SavingPanel(QWidget):
@@ -25,34 +26,59 @@ class SavingPanel(QWidget):
         super().__init__(parent)
         saved = is_saving(diff)
         self.heading = "Saved" if saved else difference_title(diff)
-        sign = 1 if saved else -1
-        self.rows = [(saving.title, sign * saving.bytes, saving.measured) for saving in savings(diff)]
+        self.diff = diff
+        self.planned: PlannedBefore | None = None
         self._text = bytes_text if saved else difference_text
-        self._good = sign
+        self._good = 1 if saved else -1
         self.speeds = _speeds(diff)
-        said = "; ".join(f"{title} {self._text(value)}" for title, value, _ in self.rows)
-        speed = "; ".join(f"{title} {value}" for title, value in self.speeds)
-        self.setAccessibleName(f"{self.heading}: {said}; {speed}")
-        exact = [f"{title}: {exact_bytes_text(value)}" for title, value, _ in self.rows]
-        self.setToolTip("\n".join([*exact, *(f"{title}: {value}" for title, value in self.speeds)]))
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self.theme: Theme = current()
+        self._fill()
 
     def show_planned(self, planned: PlannedBefore | None) -> None:
         """One bar more: what the run before said of the plan of the run after (dotted in the chart)."""
-        if planned is None:
-            return
-        drop = planned.a.peak_bytes - planned.outcome.peak_bytes
-        self.rows.insert(1, ("Planned before (dotted)", self._good * drop, False))
-        self.setAccessibleName(f"{self.accessibleName()}; {planned.text}")
-        exact = f"Planned before: {exact_bytes_text(self._good * drop)}\n{planned.text}; dotted in the chart"
-        self.setToolTip(f"{self.toolTip()}\n{exact}\n{planned.exact_text}")
+        self.planned = planned
+        self._fill()
+
+    def show_diff(self, diff: Diff) -> None:
+        """The same runs: with a filter one bar more, for what it matches; the others stay those of the whole steps."""
+        self.diff = diff
+        self._fill()
+
+    def _fill(self) -> None:
+        self.rows = [(saving.title, self._good * saving.bytes, saving.measured) for saving in savings(self.diff)]
+        notes = []
+        if self.planned is not None:
+            drop = self.planned.a.peak_bytes - self.planned.outcome.peak_bytes
+            self.rows.insert(1, ("Planned before (dotted)", self._good * drop, False))
+            notes = [f"{self.planned.text}; dotted in the chart", self.planned.exact_text]
+        if self.diff.filter:
+            a, b = self.diff.matched_bytes
+            self.rows.insert(0, (f"Matching, {when_text(self.diff)}", self._good * (a - b), True))
+            notes.append(f'matching "{self.diff.filter}"; all else is of the whole steps')
+        self._say(notes)
         self.updateGeometry()
         self.update()
 
+    def _say(self, notes: list[str]) -> None:
+        said = [f"{title} {self._text(value)}" for title, value, _ in self.rows]
+        speeds = [f"{title} {value}" for title, value in self.speeds]
+        self.setAccessibleName(f"{self.heading}: {'; '.join([*said, *speeds, *notes])}")
+        exact = [f"{title}: {exact_bytes_text(value)}" for title, value, _ in self.rows]
+        self.setToolTip(tip("\n".join([*exact, *(f"{title}: {value}" for title, value in self.speeds), *notes])))
+
     def sizeHint(self) -> QSize:
         widest = self.fontMetrics().horizontalAdvance("Activations by shapes  +99.99 GiB")
-        return QSize(widest + 40, 36 + _ROW * len(self.rows) + _LINE * (len(self.speeds) + 1))
+        return QSize(widest + 40, self._height(_HIGH[0]) + self._speeds_height)
+
+    def _height(self, row: int) -> int:
+        """Pixels of the bars, in rows so high."""
+        between = _LINE if self.diff.filter else 0
+        return 36 + between + row * len(self.rows)
+
+    @property
+    def _speeds_height(self) -> int:
+        return _LINE * (len(self.speeds) + 1)
 
     def set_theme(self, theme: Theme) -> None:
         """Repaint in this theme."""
@@ -64,11 +90,17 @@ class SavingPanel(QWidget):
         painter.fillRect(self.rect(), QColor(self.theme.panel))
         self._title(painter, 8, self.heading)
         most = max((abs(value) for _, value, _ in self.rows), default=1) or 1
-        low = self.height() < 36 + _ROW * len(self.rows) + _LINE * (len(self.speeds) + 1)
-        row, thick = (_LOW_ROW, _LOW_BAR) if low else (_ROW, _BAR)
+        row, thick = _LOW if self._height(_LOW[0]) <= self.height() else _NARROW
+        if self._height(_HIGH[0]) + self._speeds_height <= self.height():
+            row, thick = _HIGH
+        top = 34 if thick else 26
         for number, (title, value, filled) in enumerate(self.rows):
-            self._row(painter, 34 + number * row, thick, (title, value, filled), most)
-        top = 40 + row * len(self.rows)
+            self._row(painter, top, thick, (title, value, filled), most)
+            top += row
+            if number == 0 and self.diff.filter and thick:
+                self._words(painter, top, "Of the whole steps:", "")
+                top += _LINE
+        top += 6
         if self.speeds and top + _LINE * (len(self.speeds) + 1) <= self.height():
             self._title(painter, top, "Unrecorded steps")
             for number, (title, speeds) in enumerate(self.speeds):
@@ -93,6 +125,8 @@ class SavingPanel(QWidget):
     def _row(self, painter: QPainter, top: float, thick: int, row: tuple[str, int, bool], most: int) -> None:
         title, value, filled = row
         self._words(painter, top, title, self._text(value))
+        if not thick:
+            return
         ink = self.theme.good if value * self._good >= 0 else self.theme.warning
         bar = QRectF(12, top + 19, max((self.width() - 24) * abs(value) / most, 2), thick)
         if filled:

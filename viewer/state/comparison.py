@@ -9,8 +9,8 @@ import numpy as np
 
 from memstrata.capture.format.schema import I64, Phase
 
-from ..analysis.at_peaks import alive_at_peak
 from ..analysis.changes import Change, Fared
+from ..analysis.comparison import when_text
 from ..analysis.diff import Diff, DiffRow
 from ..analysis.grouped import CHANGE
 from ..look import palette
@@ -37,14 +37,16 @@ def filter_of(state: ViewState, pair: tuple[Run, Run]) -> tuple[str, str]:
     return "", f'{side} is filtered by "{a or b}", {other} is not: it is not applied here'
 
 
-def matching_text(pair: tuple[Run, Run], words: str) -> tuple[str, str]:
-    """What matches in both runs where they are compared, and what is not restricted by it; the same to the byte."""
-    rows = [alive_at_peak(run, words) for run in pair]
-    sizes = [int(run.allocations.bytes[at].sum()) for run, at in zip(pair, rows)]
-    parts = [f"{bytes_text(size)} in {name} ({count_text(len(at))})" for size, name, at in zip(sizes, "AB", rows)]
-    exact = [f"{name}: {exact_bytes_text(size)}" for name, size in zip("AB", sizes)]
-    said = f"match: {', '.join(parts)}, in the waterfall and its tables; all else is of the whole steps"
-    return said, "\n".join(exact)
+def matching_text(diff: Diff) -> tuple[str, str]:
+    """What the filter matches in both runs where they are compared, and what is not restricted by it; the same to the
+    byte."""
+    a, b = diff.matched_bytes
+    when = when_text(diff)
+    rest = "headline, other savings and list of runs" if when == "at the peaks" else "headline and list of runs"
+    said = f"matching: {bytes_text(a)} → {bytes_text(b)} ({difference_text(b - a)}) {when}; {rest}: whole steps"
+    counts = [count_text(len(rows), "allocation") for rows in diff.matched]
+    exact = [f"{side}: {exact_bytes_text(size)} in {count}" for side, size, count in zip("AB", (a, b), counts)]
+    return said, "\n".join([*exact, f"difference: {exact_bytes_text(b - a)}"])
 
 
 def range_text(state: ViewState, pair: tuple[Run, Run]) -> str:
