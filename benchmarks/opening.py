@@ -33,6 +33,8 @@ PAGE = "page and paint"
 _OPEN = """
 import json, os, sys, time
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
+from memstrata.viewer.pages import numpy_with_small_pages
+numpy_with_small_pages()  # as the command does
 from PySide6.QtCore import Qt, QTimer, Signal
 from memstrata.viewer import window
 from memstrata.viewer.charts.timeline import Timeline

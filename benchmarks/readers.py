@@ -22,7 +22,8 @@ SNAPSHOTS = Path(__file__).resolve().parents[2] / "shared" / "snapshots"
 
 _LOAD = """
 import gc, pickle, resource, sys, time
-import numpy
+from memstrata.viewer.pages import numpy_with_small_pages
+numpy_with_small_pages()  # as the command does
 from memstrata.viewer.sources import open_file
 class Refusing(pickle.Unpickler):
     def find_class(self, module, name):

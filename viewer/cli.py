@@ -15,6 +15,7 @@ from typing import Any
 
 from . import estimates
 from .arguments import parser
+from .pages import numpy_with_small_pages
 from .saying import UserError, name_of, print_json, print_text, say
 
 VIEW_EXTRA = "The window needs PySide6 and pyqtgraph: pip install 'memstrata[view]'"
@@ -38,6 +39,8 @@ COMPARISON_SIZE = (1600, 1000)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments (default: those of the process) and return its exit status."""
     options = parser().parse_args(arguments)
+    if options.command not in _TRAINING:
+        numpy_with_small_pages()
     try:
         return int(_RUN[options.command](options))
     except BrokenPipeError:
@@ -52,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("this takes more memory than there is")
     except KeyboardInterrupt:
         return _fail("interrupted")
+
+
+_TRAINING = ("demo", "record", "dry-run")
+"""Commands in whose process a model runs, which is left as it would be without us."""
 
 
 def _fail(sentence: str) -> int:
