@@ -34,6 +34,7 @@ ROOMS = {
     "memstrata.viewer.arguments": core,
     "memstrata.viewer.estimates": core,
     "memstrata.viewer.saying": core,
+    "memstrata.viewer.pages": core,
     "memstrata.viewer.__main__": core,
     "memstrata.viewer.state": desktop,
     "memstrata.viewer.charts": desktop,
