@@ -63,8 +63,8 @@ def test_the_page_says_inferred_with_each_figure(snapshots: Path, name: str) -> 
     assert f"(0.0% recorded, {percent_text(run.inferred_coverage_at(peak))} inferred)" in html.unescape(page)
     assert f"<p>{html.escape(inferred_sentence(run, peak))}</p>" in page
     for category in run.inferred_categories_at(peak):
-        assert f"<td>{category_text(category)} (inferred)</td>" in page
-        assert f"<td>{category_text(category)}</td>" not in page
+        assert f"</i>{category_text(category)} (inferred)</td>" in page
+        assert f"</i>{category_text(category)}<" not in page
     for phase in {phase for phase, _, _ in run.phases} - {Phase.other}:
         assert f">{phase.name} (inferred)<" in page and f">{phase.name}<" not in page
 

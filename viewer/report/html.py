@@ -70,10 +70,10 @@ def _findings(run: Run) -> list[str]:
 
 
 def _picture(run: Run, key: str, bands: Bands) -> list[str]:
-    picture = timeline_svg(run, key)
+    picture = timeline_svg(run, key, legend=True)
     if not picture:
         return []
-    said = f"Active bytes by {bands.grouping.title}. Names and phases appear on hover."
+    said = f"Active bytes by {bands.grouping.title}."
     return [f"<figure>{picture}<figcaption>{markup(said)}</figcaption></figure>"]
 
 

@@ -16,8 +16,19 @@ from ..analysis.allocator.history import Layout
 from ..analysis.allocator.kinds import kinds_of, largest_free, layout_of
 from ..analysis.allocator.oom import Oom
 from ..look.units import count_text
+from ..look.words import category_text
 from .allocator_text import exactness_text, label_text, notes_of, verdict_text
-from .html_page import Bar, bars_html, said_html, section_html, share_html, size_html, table_html, told_html
+from .html_page import (
+    Bar,
+    bars_html,
+    category_html,
+    said_html,
+    section_html,
+    share_html,
+    size_html,
+    table_html,
+    told_html,
+)
 from .json import runs_of
 from .layout import markup
 from .text import whole_title
@@ -116,7 +127,7 @@ def _layout(level: int, answer: Answer, layout: Layout | None, when: str, with_r
         share_html(whole - used, whole), size_html(largest), "",
     ))  # fmt: skip
     head = ("pool and stream", "segments", "reserved", "in blocks", "free", "share", "largest free", "")
-    key = '<p class="dim"><i class="used"></i>in blocks <i class="free"></i>free</p>'
+    key = '<p class="key"><span><i class="used"></i>in blocks</span> <span><i class="free"></i>free</span></p>'
     pools = section_html(f"Pools and streams: {when[:1].lower()}{when[1:]}", table_html(head, rows, sums=1, bar=7), key,
                          level=level)  # fmt: skip
     return pools + (_ranges(level, answer, layout, when) if with_ranges else [])
@@ -144,28 +155,46 @@ def _ranges(level: int, answer: Answer, layout: Layout, when: str) -> list[str]:
         ))  # fmt: skip
     head = ("address", "pool and stream", "bytes", "blocks", "free", "largest free", "blocks by category")
     ranges = "Ranges of allocator segments" if layout.expandable.any() else "Allocator segments"
-    body = table_html(head, rows, left=(1,), bar=6)
+    body = table_html(head, rows, left=(1,), bar=6) + _key(answer, layout, order[:RANGES])
     return section_html(f"{ranges}, the largest first: {when[:1].lower()}{when[1:]}", body, level=level)
 
 
 def _blocks(answer: Answer, layout: Layout, row: int) -> list[Bar]:
     """The blocks of a range in the colours of their categories; neighbours too fine to tell apart are one bar."""
     first, last = np.searchsorted(layout.home, [row, row + 1]).tolist()
-    category = answer.run.attribution.category
     start, finest = int(layout.address[row]), int(layout.bytes[row]) * FINEST / 1000
     bars: list[Bar] = []
     for number, address, size in zip(
         layout.number[first:last].tolist(), layout.block_address[first:last].tolist(),
         layout.block_bytes[first:last].tolist(), strict=True,
     ):  # fmt: skip
-        kind = int(category[number]) if 0 <= number < len(category) else int(Category.unattributed)
-        at = address - start
-        name = Category(kind).label
+        kind, at = _category(answer, number), address - start
+        name = _label(answer, kind)
         if bars and at - bars[-1][2] < finest and (bars[-1][0] == f"c{kind}" or size < finest):
             bars[-1] = (bars[-1][0], bars[-1][1], at + size, bars[-1][3])
         else:
             bars.append((f"c{kind}", at, at + size, name))
     return bars
+
+
+def _category(answer: Answer, number: int) -> int:
+    """Of the allocation that holds a block."""
+    known = answer.run.attribution.category
+    return int(known[number]) if 0 <= number < len(known) else int(Category.unattributed)
+
+
+def _label(answer: Answer, category: int) -> str:
+    """The name of a category; that of a plain snapshot is inferred."""
+    guessed = answer.run.inferred is not None and category != Category.unattributed
+    return category_text(category) + " (inferred)" * guessed
+
+
+def _key(answer: Answer, layout: Layout, ranges: list[int]) -> str:
+    """The colours of the blocks in these ranges."""
+    inside = np.isin(layout.home, ranges)
+    found = sorted({_category(answer, number) for number in layout.number[inside].tolist()})
+    names = [f"<span>{category_html(category, _label(answer, category))}</span>" for category in found]
+    return f'<p class="key">{" ".join(names)} <span><i class="free"></i>free</span></p>'
 
 
 def _pinned(level: int, answer: Answer) -> list[str]:

@@ -39,11 +39,14 @@ td.bar line { stroke: var(--dim); vector-effect: non-scaling-stroke; }
 th.bar { text-align: left; }
 .less { fill: var(--less); background: var(--less); } .more { fill: var(--more); background: var(--more); }
 .rest { fill: var(--dim); background: var(--dim); }
-.used { fill: var(--used); background: var(--used); } .free { fill: var(--line); background: var(--line); }
+.used { fill: var(--used); background: var(--used); }
+td.bar .free { fill: none; stroke: var(--dim); vector-effect: non-scaling-stroke; }
+i.free { border: 1px solid var(--dim); box-sizing: border-box; }
+.key span { white-space: nowrap; margin-right: .8rem; }
 i { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin-right: .4rem;
   print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 figure svg { width: 100%; min-width: 620px; height: auto; display: block; }
-h1, h2, th, td, p, li, summary, pre { overflow-wrap: anywhere; }
+h1, h2, td, p, li, summary, pre { overflow-wrap: anywhere; }
 figure { margin: .8rem 0; overflow-x: auto; } pre { margin: .2rem 0; white-space: pre-wrap; }
 summary { cursor: pointer; }
 .tree details, .tree div { margin-left: 1rem; }

@@ -78,7 +78,7 @@ def curves_svg(runs: Sequence[Run], names: Sequence[str], planned: I64 | None = 
     legend = [(f"r{number}", names[number]) for number, _, _ in lines]
     if planned is not None:
         body.append(f'<path class="planned" d="{_stairs(planned, structure.a, frame)}"/>')
-        legend.append(("line", "planned from the first for the plan of the second (dotted)"))
+        legend.append(("line", "planned from the first run (dotted)"))
     body += [*_peaks(lines, frame), *legend_lines(legend, frame)]
     height = frame.height + 22 * legend_rows(legend, frame)
     label = markup(f"Active bytes of {', '.join(run.name for _, run, _ in lines)} on one axis")
