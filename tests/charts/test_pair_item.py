@@ -94,6 +94,18 @@ def nothing_like(run: Run) -> Run:
     return Run(replace(run.recording, events=none, known_storages=storages), name="nothing")
 
 
+@pytest.mark.parametrize("height", [60, 90, 140, 400])
+def test_names_of_peaks_do_not_lie_over_each_other(item: PairItem, height: int) -> None:
+    """The same run twice: both peaks are one point. However low the chart is, both names can be read."""
+    run = item.runs[0]
+    twice = PairItem(COMMON_AXES["share"].make(run, run), (run, run))
+    frame = frame_of(twice)
+    painted(twice, replace(frame, sy=frame.sy * height / HEIGHT, dy=height, y1=frame.y1))
+    first, second = twice.pills
+    assert not first.intersects(second)
+    assert min(first.top(), second.top()) >= 0 and max(first.bottom(), second.bottom()) <= height + 1
+
+
 def test_a_line_of_steps_has_a_corner_where_its_height_changes() -> None:
     line = step_line(np.array([0.0, 1, 2, 4, 5]), np.array([7.0, 7, 3, 9]))
     corners = [(0, 7), (2, 7), (2, 3), (4, 3), (4, 9), (5, 9)]

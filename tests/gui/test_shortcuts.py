@@ -47,6 +47,18 @@ def listed(window: Window) -> ShortcutsDialog | None:
     return found[0] if found else None
 
 
+def test_a_narrow_list_of_keys_is_one_column(window: Window, qtbot: QtBot) -> None:
+    window.resize(900, 560)
+    dialog = ShortcutsDialog(window)
+    dialog.show()
+    shown = lambda: [bar.isVisible() for bar in (dialog.area.horizontalScrollBar(), dialog.area.verticalScrollBar())]
+    qtbot.waitUntil(lambda: shown() == [False, True])
+    dialog.resize(1300, 900)
+    qtbot.waitUntil(lambda: shown() == [False, False])
+    dialog.close()
+    dialog.deleteLater()
+
+
 @pytest.mark.parametrize("key", ["?", Qt.Key.Key_F1])
 def test_a_key_shows_the_list(opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot, key: Any) -> None:
     page = opened(tapes[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
 
 from ..look.tips import one_line
 from ..look.units import bytes_text
@@ -137,20 +137,31 @@ def pill(
     painter: QPainter, inside: QRectF, x: float, y: float, text: str, fill: str, ink: str, widest: float = _WIDEST
 ) -> QRectF:
     """A rounded label at x, kept inside the view: right of x where there is room, else left. Returns its place."""
-    font = painter.font()
-    font.setBold(True)
-    painter.setFont(font)
-    metrics = QFontMetricsF(font)
-    room = min(inside.width() * widest, inside.width() - 14)
-    text = metrics.elidedText(one_line(text), Qt.TextElideMode.ElideMiddle, room)
-    width, height = metrics.horizontalAdvance(text) + 14, metrics.height() + 4
-    left = x if x + width < inside.right() else x - width
-    place = QRectF(max(left, inside.left()), y, width, height)
+    text, place = pill_place(painter.font(), inside, x, y, text, widest)
     painter.setPen(QPen(QColor(ink), 1.2))
     painter.setBrush(QColor(fill))
     painter.drawRoundedRect(place, 4, 4)
     painter.setPen(QColor(ink))
+    plain = painter.font()
+    painter.setFont(_bold(plain))
     painter.drawText(place, Qt.AlignmentFlag.AlignCenter, text)
-    font.setBold(False)
-    painter.setFont(font)
+    painter.setFont(plain)
     return place
+
+
+def pill_place(
+    font: QFont, inside: QRectF, x: float, y: float, text: str, widest: float = _WIDEST
+) -> tuple[str, QRectF]:
+    """What such a label says, and where it lies."""
+    metrics = QFontMetricsF(_bold(font))
+    room = min(inside.width() * widest, inside.width() - 14)
+    text = metrics.elidedText(one_line(text), Qt.TextElideMode.ElideMiddle, room)
+    width, height = metrics.horizontalAdvance(text) + 14, metrics.height() + 4
+    left = x if x + width < inside.right() else x - width
+    return text, QRectF(max(left, inside.left()), y, width, height)
+
+
+def _bold(font: QFont) -> QFont:
+    bold = QFont(font)
+    bold.setBold(True)
+    return bold

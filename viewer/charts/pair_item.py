@@ -20,7 +20,7 @@ from .band_painter import band_rects
 from .band_raster import can_raster, paint_raster
 from .colours import fill_brush
 from .frame import Frame, PixelItem
-from .marks import pill
+from .marks import pill, pill_place
 from .matching_lines import MatchingLines
 from .stacking import stack
 from .step_line import step_line
@@ -116,16 +116,20 @@ class PairItem(PixelItem):
 
     def _peaks(self, painter: QPainter, frame: Frame) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
-        taken: QPointF | None = None
         self.pills = []
         for run, axis, paint in zip(self.runs, self.axes, run_paints(self.theme)):
             at = QPointF(frame.x(float(axis.x_of(run.peak_position))), frame.y(run.peak_bytes))
             painter.setPen(QPen(QColor(self.theme.text), 1.2))
             painter.setBrush(QColor(paint.fill))
             painter.drawEllipse(at, 3.5, 3.5)
-            near = taken is not None and abs(at.x() - taken.x()) < 320 and abs(at.y() - taken.y()) < 30
-            y = at.y() + 8 if near else max(at.y() - 26, frame.rect.top() + 2)
             text = f"{run.name} {bytes_text(run.peak_bytes)}"
-            y = min(y, frame.rect.bottom() - 24)
+            y = self._free_height(painter, frame.rect, at, text)
             self.pills.append(pill(painter, frame.rect, at.x(), y, text, self.theme.text, self.theme.panel))
-            taken = at
+
+    def _free_height(self, painter: QPainter, rect: QRectF, at: QPointF, text: str) -> float:
+        """Where the name of a peak lies over no other name: over the peak, else under it or farther away."""
+        steps = (at.y() - 26, at.y() + 8, *(at.y() + 26 * away for away in (1, -2, 2, -3, 3)))
+        inside = [min(max(y, rect.top() + 2), rect.bottom() - 24) for y in steps]
+        places = [pill_place(painter.font(), rect, at.x(), y, text)[1] for y in inside]
+        free = (y for y, place in zip(inside, places) if not any(place.intersects(one) for one in self.pills))
+        return next(free, inside[0])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter
+from PySide6.QtGui import QBrush, QColor, QFont, QFontMetricsF, QPainter
 
 from memstrata.capture.format.schema import B1, F64, I64, Phase
 
@@ -66,7 +66,7 @@ class RibbonItem(PixelItem):
         for place in seen[ends[seen, 1] - ends[seen, 0] >= _NAMED].tolist():
             phase, (left, right) = self.phases[place][0], ends[place].tolist()
             rect = QRectF(left, whole.top(), right - left, whole.height())
-            write_name(painter, rect.intersected(whole), phase, self.theme, phase.name + self.said)
+            write_name(painter, rect.intersected(whole), phase, self.theme, phase.name, self.said)
         self._paint_steps(painter, whole, np.unique(np.rint(self._steps * frame.sx + frame.dx)))
 
     def _paint_alike(self, painter: QPainter, whole: QRectF, phase: Phase, ends: F64, narrow: B1) -> None:
@@ -111,18 +111,26 @@ def paint_phase(painter: QPainter, rect: QRectF, phase: Phase, theme: Theme, nam
         write_name(painter, rect, phase, theme, name)
 
 
-def write_name(painter: QPainter, rect: QRectF, phase: Phase, theme: Theme, name: str) -> None:
-    """The name of a phase into its rectangle, if it fits."""
+def write_name(painter: QPainter, rect: QRectF, phase: Phase, theme: Theme, name: str, said: str = "") -> None:
+    """The name of a phase into its rectangle, if it fits. What is `said` behind it is told by italics where only the
+    name does."""
     if rect.width() < _NAMED:
         return
-    width = QFontMetricsF(painter.font()).horizontalAdvance(name)
+    plain, measure = painter.font(), QFontMetricsF(painter.font()).horizontalAdvance
+    if said and rect.width() >= measure(name + said) + 3:
+        name, said = name + said, ""
+    width = measure(name)
     if rect.width() < width + 3:
         return
     if phase == Phase.recompute:  # text on a hatch is hard to read
         around = QRectF(rect.center().x() - width / 2 - 3, rect.top(), width + 6, rect.height() - FOOT)
         painter.fillRect(around, _plain(phase_paint(phase, theme.dark).fill, theme))
     painter.setPen(QColor(theme.text))
+    leaning = QFont(plain)
+    leaning.setItalic(bool(said))
+    painter.setFont(leaning)
     painter.drawText(rect.adjusted(0, -FOOT / 2, 0, -FOOT / 2), Qt.AlignmentFlag.AlignCenter, name)
+    painter.setFont(plain)
 
 
 def _hatch(fill: str) -> QBrush:

@@ -17,6 +17,8 @@ from .pair_item import run_paints
 from .theme import Theme, colour, current
 
 _ROW, _MOST_ROW, _EDGE, _GAP = 19, 34, 10, 8
+_LEAST_ROW = 15
+"""Pixels of a row, in which its name is whole; lower than all of them together the chart is not."""
 _NAMES = 0.34  # share of the width that names get at most
 
 
@@ -61,7 +63,7 @@ class WaterfallChart(QWidget):
         return QSize(520, self._count * _ROW + 2 * _EDGE)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(260, min(self._count, 6) * 14)
+        return QSize(260, self._count * _LEAST_ROW + _EDGE)
 
     @property
     def _count(self) -> int:
@@ -70,7 +72,7 @@ class WaterfallChart(QWidget):
     @property
     def _height(self) -> float:
         """Of a row: as high as there is room for."""
-        return max(min((self.height() - _EDGE) / self._count, _MOST_ROW), 10)
+        return max(min((self.height() - _EDGE) / self._count, _MOST_ROW), _LEAST_ROW)
 
     def _bars(self) -> list[tuple[str, int, int, int, Step | None]]:
         """(name, from, to, bytes to write, step) of each row."""
@@ -128,6 +130,10 @@ class WaterfallChart(QWidget):
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(QColor(ink), 2))
         painter.drawRect(bar.adjusted(1, 1, -1, -1) if bar.width() > 3 else bar)
+
+    def row_middle(self, number: int) -> int:
+        """The height at which a row is, 0 for the peak of a."""
+        return round(_EDGE / 2 + (number + 0.5) * self._height)
 
     def row_at(self, y: float) -> int | None:
         """The number of the row at a height, 0 for the peak of a."""

@@ -21,6 +21,7 @@ _WIDTHS = {"bytes": 9, "category": 17, "layer": 12, "what": 28, "module": 24, "m
 _KEPT = ("category", "layer")
 """Columns of words that are not cut for others."""
 _LEAST = {"what": 12, "module": 12, "made in": 14}
+_ORDER = len("event 12,345")  # where there are no times
 _SPARE = ("allocated", "freed")
 """Columns that go where names would have fewer characters: the stack beside the table says when as well."""
 
@@ -82,7 +83,8 @@ class AlivePanel(QWidget):
         shared = tuple(i for i, c in enumerate(self.columns) if not c.right and c.title not in _KEPT)
         least = {titles.index(title): count for title, count in _LEAST.items() if title in titles}
         spare = tuple(titles.index(title) for title in _SPARE if title in titles)
-        widths = (_WIDTHS.get(title, 24) for title in titles)
+        orders = {} if run.has_times else dict.fromkeys(_SPARE, _ORDER)
+        widths = ((_WIDTHS | orders).get(title, 24) for title in titles)
         self.view.set_widths(*widths, shared=shared or (1,), least=least, spare=spare)
         total = int(run.allocations.bytes[rows].sum())
         of, when = shown_text(run, self.scope.view)

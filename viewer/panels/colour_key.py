@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QSizePolicy, QTool
 from memstrata.capture.format.schema import I64
 
 from ..charts.theme import Theme, current
+from ..look.frame_cut import frame_cut
 from ..look.tips import one_line, tip
 from ..look.units import bytes_text, exact_bytes_text
 from ..model.grouping import GROUPINGS, available
@@ -49,8 +50,10 @@ class ColourLine(QWidget):
         """Where each group that has room is painted."""
         out, x = [], 0.0
         for number, (name, paint, size) in enumerate(self.groups):
+            measure = self.fontMetrics().horizontalAdvance
+            name = frame_cut(one_line(name), _LONGEST - measure(self._text("", size)), measure)
             text = self._text(name, size)
-            width = min(self.fontMetrics().horizontalAdvance(text), _LONGEST) + _SWATCH + 3 * _GAP
+            width = min(measure(text), _LONGEST) + _SWATCH + 3 * _GAP
             rest = 40 if number + 1 < len(self.groups) else 0
             if x + width + rest > self.width():
                 break

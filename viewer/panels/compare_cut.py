@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from ..analysis.comparison import when_text
 from ..analysis.diff import Diff, DiffRow
@@ -36,7 +36,7 @@ class CutPanel(QWidget):
         self.chart = WaterfallChart(self)
         self.table = DiffTable("Differences", self._paint, self)
         self.table.hide()  # until it is where it is shown; here it would lie over the line
-        self.chart.picked.connect(self.picked)
+        self.chart.picked.connect(self._picked)
         self.table.picked.connect(lambda row: self.picked.emit(row if row < len(self.rows) else -1))
         self._lay_out()
         self.show_cut("")
@@ -57,7 +57,18 @@ class CutPanel(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(line)
-        layout.addWidget(self.chart, 1)
+        self.area = QScrollArea(self)
+        self.area.setWidget(self.chart)
+        self.area.setWidgetResizable(True)
+        self.area.setFrameShape(QFrame.Shape.NoFrame)
+        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # the chart has it
+        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        layout.addWidget(self.area, 1)
+
+    def _picked(self, row: int) -> None:
+        if self.chart.chosen is not None:
+            self.area.ensureVisible(0, self.chart.row_middle(self.chart.chosen), 0, 20)
+        self.picked.emit(row)
 
     def _say_when(self) -> None:
         words = {"at the peaks": "From peak to peak", "at the end": "From end to end"}

@@ -24,7 +24,7 @@ QToolTip {{ background: {raised}; color: {text}; border: 1px solid {border}; pad
 #notice {{ background: {panel}; padding: 14px; border-bottom: 1px solid {border}; }}
 #where {{ color: {text}; background: {panel}; padding: 6px 8px; border-top: 1px solid {border}; }}
 #note {{ background: {raised}; color: {text}; padding: 5px 14px; border-bottom: 1px solid {border}; }}
-#empty {{ background: {panel}; border: 1px solid {border}; border-radius: 8px; padding: 26px 34px; }}
+#empty {{ background: {panel}; border: 1px solid {border}; border-radius: 8px; padding: 20px 34px; }}
 #start, #plain, QScrollArea {{ background: {window}; }}
 #drop {{ border: 2px dashed {border}; border-radius: 8px; background: {window}; padding: 10px; }}
 #drop[hot="true"] {{ border-color: {accent}; background: {selected}; }}
@@ -99,7 +99,7 @@ QPushButton, QToolButton {{
 }}
 QPushButton:hover, QToolButton:hover {{ background: {raised}; }}
 QPushButton:focus, QToolButton:focus {{ border: 1px solid {accent}; }}
-#warnings QToolButton, #note QToolButton, #try {{ padding: 1px 9px; }}
+#warnings QToolButton, #note QToolButton, #message QToolButton, #try {{ padding: 1px 9px; }}
 #try:checked {{ background: {selected}; border: 1px solid {accent}; }}
 QToolButton:disabled, QPushButton:disabled {{ color: {faint}; background: {window}; }}
 QLineEdit, QPlainTextEdit {{
