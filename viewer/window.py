@@ -21,7 +21,6 @@ from PySide6.QtWidgets import (
 from memstrata.capture.format.problems import FormatError
 
 from .charts.theme import Theme, ThemeWatch
-from .look.tips import tip
 from .model.grouping import preferred
 from .model.preview import Preview
 from .panels.appearance import choose
@@ -233,7 +232,7 @@ class Window(QMainWindow):
         shown = [new.run] if new.run is not None else list(new.compared or ())
         self.setWindowTitle(" and ".join([*(run.name for run in shown)] or [TITLE]) + (f" - {TITLE}" if shown else ""))
         self.status.setText(status_text(new))
-        self.status.setToolTip(tip("\n".join(f"{run.name}: {p.text}" for run in shown for p in run.problems)))
+        self.status.setToolTip("\n".join(f"{run.name}: {p.text}" for run in shown for p in run.problems))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if not self.content.take_key(event):

@@ -14,12 +14,14 @@ class FormatError(ValueError):
 
 @dataclass(frozen=True)
 class Problem:
-    """`code` is stable and machine-readable; `text` is one sentence; `count` says how often."""
+    """`code` is stable and machine-readable; `text` is one sentence; `count` says how often; `sizes` are the bytes that
+    the text rounds, in its order, as far as they are known: they are not written to files."""
 
     code: str
     severity: Severity
     text: str
     count: int = 1
+    sizes: tuple[int, ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """The object written to meta.json and to reports."""

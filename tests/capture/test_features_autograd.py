@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 from memstrata.capture import record_step
 from memstrata.capture.format.schema import Category, Fate, Phase
 from memstrata.viewer.analysis.shape import shape_of
+from memstrata.viewer.look.units import bytes_text
 from memstrata.viewer.model.identities import check
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file
@@ -29,8 +31,9 @@ def x() -> torch.Tensor:
 
 
 def problem(run: Run, code: str) -> str:
-    """The sentence of the only problem with this code."""
+    """The sentence of the only problem with this code, whose rounded bytes are known exactly."""
     (found,) = (p for p in run.problems if p.code == code)
+    assert re.findall(r"[\d.,]+ [KMG]?i?B\b", found.text) == [bytes_text(size) for size in found.sizes] != []
     return found.text
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QHelpEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QToolTip
 
 from memstrata.capture.format.schema import Phase
 from memstrata.viewer.analysis.diff import Diff
@@ -129,6 +130,17 @@ def test_warnings_stand_at_the_top(opened: Any, pair: tuple[str, str]) -> None:
     assert page.warnings.isVisible()
     assert all(text in page.warnings.text() for text in wanted)
     assert page.warnings.y() < page.chart.mapTo(page, page.chart.rect().topLeft()).y()
+
+
+def test_what_a_note_rounds_is_exact_on_hover(opened: Any, pair: tuple[str, str]) -> None:
+    page = opened(*pair)
+    (bought,) = [size for problem in page.diff.warnings for size in problem.sizes]
+    assert bytes_text(bought) in page.warnings.text()
+    caption, shown = page.warnings.caption, f"{bytes_text(bought)}: {bought:,} bytes"
+    place = caption.rect().center()
+    QApplication.sendEvent(caption, QHelpEvent(QHelpEvent.Type.ToolTip, place, caption.mapToGlobal(place)))
+    assert QToolTip.isVisible() and QToolTip.text() == shown
+    QToolTip.hideText()
 
 
 def test_hover_says_exact_bytes_of_both(opened: Any, tapes: tuple[str, str]) -> None:

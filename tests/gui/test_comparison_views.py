@@ -137,8 +137,8 @@ def test_of_three_runs_any_two_can_be_compared(opened: Any, window: Window, samp
     page = opened(*(str(samples / name) for name in names))
     assert [run.name for run in page.pair] == names[1:]
     assert all(box.isVisible() for box in page.bar.sides)
-    assert column(page.views["runs"].view, 1) == names and column(page.views["runs"].view, 0) == ["", "A", "B"]
-    throughput = column(page.views["runs"].view, len(page.views["runs"].view.table.columns) - 1)
+    assert column(page.views["runs"], 1) == names and column(page.views["runs"], 0) == ["", "A", "B"]
+    throughput = column(page.views["runs"], len(page.views["runs"].table.columns) - 1)
     assert all(re.fullmatch(r"[\d,]+", text) for text in throughput)  # tokens per second of unrecorded steps
     page.bar.sides[0].setFocus()
     QTest.keyClick(page.bar.sides[0], Qt.Key.Key_Up)
@@ -173,8 +173,7 @@ def test_ranks_have_differences_and_no_savings(window: Window, qtbot: QtBot, sam
     assert page.views["saving"].rows[0][1] == page.diff.peak_difference_bytes > 0
     assert page.answer.lines[0].text.startswith("Peak 40.7 MiB on rank 0, 56.5 MiB on rank 1: 15.7 MiB more")
     page.bring_forward("runs")
-    assert page.views["runs"].sentence.text().startswith("Rank 1 stands out")
-    assert column(page.views["runs"].view, 2) == ["0", "1"]
+    assert column(page.views["runs"], 2) == ["0", "1"]
 
 
 def test_a_recording_and_a_snapshot_share_an_axis_with_a_name(opened: Any, samples: Path, snapshots: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QAbstractItemModel, Qt
+from PySide6.QtGui import QHelpEvent, QTextDocumentFragment
 from PySide6.QtGui import Qt as GuiQt
-from PySide6.QtWidgets import QAbstractItemView, QLabel, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QApplication, QLabel, QToolTip, QWidget
 from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format.problems import Problem
@@ -68,7 +69,7 @@ def test_each_problem_is_one_line_and_whole_when_asked(
     assert bar.caption.text().count("\n") == 4 and bar.height() < 7 * line
     assert all(part.isprintable() for part in bar.caption.text().split("\n"))
     assert all(part in bar.text() for part in grave)  # nothing is lost to who reads the screen aloud or copies
-    assert "second,line" in bar.caption.toolTip()
+    assert "second,line" in bar.caption.text()
     qtbot.mouseClick(bar.unfold, Qt.MouseButton.LeftButton)
     assert bar.caption.text().count("\n") == len(grave) - 1 and bar.unfold.isVisible()
     qtbot.keyClick(bar.unfold, Qt.Key.Key_Space)
@@ -76,6 +77,22 @@ def test_each_problem_is_one_line_and_whole_when_asked(
     problems = page.bring_forward("problems").view
     shown = {problems.model().index(row, 2).data() for row in range(problems.model().rowCount())}
     assert set(grave) <= shown
+
+
+def test_what_the_bar_has_no_line_for_is_said_on_hover_and_is_no_markup(qtbot: QtBot) -> None:
+    bar = WarningBar([Problem(f"p{n}", Severity.warning, f"<b>{n}</b> {'word ' * 40}", sizes=(n,)) for n in range(6)])
+    qtbot.addWidget(bar)
+    bar.show()
+    for width, first in ((4000, 4), (300, 0)):  # all lines whole, all lines cut
+        bar.resize(width, 90)
+        QApplication.processEvents()
+        assert bar.caption.is_cut == (width == 300)
+        place = bar.caption.rect().center()
+        QApplication.sendEvent(bar.caption, QHelpEvent(QHelpEvent.Type.ToolTip, place, bar.caption.mapToGlobal(place)))
+        shown = QTextDocumentFragment.fromHtml(QToolTip.text()).toPlainText()
+        QToolTip.hideText()
+        assert [n for n in range(6) if f"Warning: <b>{n}</b>" in shown] == list(range(first, 6))
+        assert shown.count("<span") == 0 and [f"{n} B: {n} byte" in shown for n in range(6)] == [True] * 6
 
 
 def test_a_problem_that_fits_has_no_button(qtbot: QtBot) -> None:

@@ -121,7 +121,7 @@ def test_the_arrangement_of_three_ranks_comes_back(start: Start, samples: Path, 
 
     page = page_of(start(), [str(tmp_path / "ranks")], 3, qtbot)
     assert {key: (page.docks.area(key), dock.isHidden()) for key, dock in page.docks.docks.items()} == kept
-    table = page.views["runs"].view.table
+    table = page.views["runs"].table
     assert page.views["runs"].isVisible() and table.rowCount() == 3
     assert [run.recording.meta.rank for run in page.pair] == [0, 1]
 

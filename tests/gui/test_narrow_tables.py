@@ -91,7 +91,7 @@ def test_differences_of_a_comparison_are_whole(narrow: Any, qtbot: QtBot) -> Non
 
 def test_names_of_ranks_stay_readable(window: Window, opened: Any, samples: Path, qtbot: QtBot) -> None:
     window.resize(LEAST)
-    view = opened(*map(str, sorted((samples / "ranks").glob("*.mstrata")))).bring_forward("runs").view
+    view = opened(*map(str, sorted((samples / "ranks").glob("*.mstrata")))).bring_forward("runs")
     qtbot.waitUntil(view.isVisible)
     assert no_scrolling(view) and titles(view)[:5] == ["side", "run", "rank", "peak", "activations"]
     assert view.columnWidth(1) >= 14 * view.fontMetrics().horizontalAdvance("0")

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format import files
@@ -41,8 +41,14 @@ def test_two_ranks_open_in_compare_with_the_answer(window: Window, qtbot: QtBot,
     page = window.content.currentWidget()
     assert isinstance(page, ComparePage)
     assert "never checkpointed" not in page.warnings.text()
-    assert "Rank 1 stands out" in window.message.text.text()
-    assert "Its input is 2 x 256 x 256" in window.message.text.text()
+    said = page.warnings.text()
+    assert said.startswith("Warning: Rank 1 stands out: its peak is") and "Its input is 2 x 256 x 256" in said
+    assert not window.message.isVisible()
+    labels = [label for label in window.findChildren(QLabel) if "stands out" in label.text()]
+    assert labels == [page.warnings.caption]  # once
+    high, low = page.pair[1].peak_bytes, page.pair[0].peak_bytes
+    exact = page.warnings.caption.toolTip()
+    assert all(f": {size:,} bytes" in exact for size in (high, low, high - low)) and "stands out" not in exact
     assert [window.tabs.tabText(i) for i in range(window.tabs.count())] == [
         "rank-00.mstrata", "rank-01.mstrata", "Compare",
     ]  # fmt: skip
@@ -55,10 +61,15 @@ def test_the_pair_is_the_outlier_and_the_middle_and_not_the_last_two(
     state = window.session.state
     assert [run.recording.meta.rank for run in state.runs] == [0, 1, 2, 3]
     assert [run.recording.meta.rank for run in state.compared or ()] == [0, 1]
+    page = window.content.currentWidget()
+    assert isinstance(page, ComparePage) and "than rank 0's" in page.warnings.text()
     after = closed(state, 1)
     assert [run.recording.meta.rank for run in after.compared or ()] == [2, 3]
     kept = closed(state, 3)
     assert [run.recording.meta.rank for run in kept.compared or ()] == [0, 1]
+    window.session.set(after)
+    page = window.content.currentWidget()  # of two that agree
+    assert isinstance(page, ComparePage) and "stands out" not in page.warnings.text()
 
 
 def test_ranks_that_agree_open_on_the_first(window: Window, qtbot: QtBot, samples: Path, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from memstrata.capture.format.schema import Category
+from memstrata.capture.format.problems import Problem
+from memstrata.capture.format.schema import Category, Severity
 
 from ..look.units import bytes_text, difference_text, percent_text
 from ..model.run import Run
@@ -132,6 +133,14 @@ def ranks_sentence(ranks: Ranks) -> str:
     if outlier is None:
         return ranks_headline(ranks)[0]
     return f"{_who(ranks, outlier)} {_inputs(ranks, outlier)}".strip()
+
+
+def ranks_problem(ranks: Ranks) -> Problem | None:
+    """The same as a warning; None where no rank stands out."""
+    if ranks.outlier is None:
+        return None
+    high, low = ranks.outlier.peak_bytes, ranks.reference.peak_bytes
+    return Problem("rank_stands_out", Severity.warning, ranks_sentence(ranks), sizes=(high, abs(high - low), low))
 
 
 def _who(ranks: Ranks, outlier: RankRow) -> str:

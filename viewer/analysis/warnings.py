@@ -206,9 +206,10 @@ def last_segment_is_waste(a: Run, b: Run) -> Problem | None:
     bought = without.timeline_peak_bytes - whole.timeline_peak_bytes  # the loss is done before it is made again
     if without.layers_peak_bytes > whole.layers_peak_bytes or bought > SMALL * whole.timeline_peak_bytes:
         return None
-    how_much = f"only {bytes_text(bought)}" if bought > 0 else "no memory"
+    sizes = (bought,) if bought > 0 else ()
+    how_much = f"only {bytes_text(bought)}" if sizes else "no memory"
     text = f"By shapes recomputing the last segment of {_name(b)} buys {how_much}: its backward comes first."
-    return Problem("last_segment_recomputed", Severity.info, text)
+    return Problem("last_segment_recomputed", Severity.info, text, sizes=sizes)
 
 
 def peak_outside_layers(a: Run, b: Run) -> Problem | None:

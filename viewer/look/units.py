@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 from memstrata.capture.format.units import bytes_text, three_digits
 
 __all__ = [
-    "bytes_text", "count_text", "difference_text", "exact_bytes_text", "parse_bytes", "parse_percent", "percent_text",
-    "ratio_text", "seconds_text", "three_digits",
+    "bytes_text", "count_text", "difference_text", "exact_bytes_text", "exact_lines", "parse_bytes", "parse_percent",
+    "percent_text", "ratio_text", "seconds_text", "three_digits",
 ]  # fmt: skip
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:([kmgtpe]?)(i?)b?)?\s*", re.IGNORECASE)
@@ -52,6 +53,11 @@ def parse_percent(text: str) -> float:
 def exact_bytes_text(count: int) -> str:
     """`81,352,720,384 bytes`: what stands on hover beside a rounded figure."""
     return f"{count:,} byte" if abs(count) == 1 else f"{count:,} bytes"
+
+
+def exact_lines(sizes: Iterable[int]) -> list[str]:
+    """`4.02 MiB: 4,215,808 bytes` for each of the figures that a text rounds."""
+    return [f"{bytes_text(size)}: {exact_bytes_text(size)}" for size in sizes]
 
 
 def seconds_text(seconds: float) -> str:

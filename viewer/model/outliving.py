@@ -39,7 +39,8 @@ def kept_by_views(recording: Recording) -> list[Problem]:
     ]
     rest = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     text = f"Saved views keep larger storages alive: {', '.join(said)}{rest}."
-    return [Problem("views_keep_storages", Severity.info, text)]
+    both = tuple(int(size) for i in largest[:NAMED].tolist() for size in (part[i], sizes[i]))
+    return [Problem("views_keep_storages", Severity.info, text, sizes=both)]
 
 
 def outlived(recording: Recording, events: DeviceEvents, allocations: Allocations,
@@ -58,22 +59,27 @@ def outlived(recording: Recording, events: DeviceEvents, allocations: Allocation
     if leak:
         alive &= allocations.start <= events.before_tick(starts[-1:])[0]
     rows = np.flatnonzero(alive)
-    total = bytes_text(int(allocations.bytes[rows].sum()))
-    if allocations.bytes[rows].sum() < LARGE:
+    whole = int(allocations.bytes[rows].sum())
+    if whole < LARGE:
         return []
-    places = ", ".join(_largest(recording, allocations, attribution, rows))
+    total, largest = bytes_text(whole), _largest(recording, allocations, attribution, rows)
+    named = [f"{bytes_text(size)}{place}" for place, size in largest[:NAMED]]
+    places = ", ".join(named + ([f"{len(largest) - NAMED} more places"] if len(largest) > NAMED else []))
+    sizes = whole, *(size for _, size in largest[:NAMED])
     if leak:
         text = f"{total} that was saved for the backward of one step is still alive after the next: {places}."
-        return [Problem("activations_leak", Severity.warning, text)]
+        return [Problem("activations_leak", Severity.warning, text, sizes=sizes)]
     text = (
         f"{total} that was saved for backward is still alive at the end of the step, and leaks if the next step does"
         f" not let go of it: {places}."
     )
-    return [Problem("activations_outlive_step", Severity.info, text)]
+    return [Problem("activations_outlive_step", Severity.info, text, sizes=sizes)]
 
 
-def _largest(recording: Recording, allocations: Allocations, attribution: Attribution, rows: I64) -> list[str]:
-    """`2.00 MiB at train.py:12 (forward)` for the largest sums over the places where they were made."""
+def _largest(
+    recording: Recording, allocations: Allocations, attribution: Attribution, rows: I64
+) -> list[tuple[str, int]]:
+    """` at train.py:12 (forward)` and its bytes, for the places where they were made, the largest first."""
     table, user = recording.saved_tensors, stacks.first_user_frames(recording)
     packed = attribution.saved[rows]
     stack = np.where(allocations.stack[rows] != NONE, allocations.stack[rows], np.append(table.stack, NONE)[packed])
@@ -81,9 +87,7 @@ def _largest(recording: Recording, allocations: Allocations, attribution: Attrib
     sums: dict[str, int] = {}
     for place, size in zip(places, allocations.bytes[rows].tolist(), strict=True):
         sums[place] = sums.get(place, 0) + size
-    order = sorted(sums, key=lambda place: -sums[place])
-    named = [f"{bytes_text(sums[place])}{place}" for place in order[:NAMED]]
-    return named + ([f"{len(order) - NAMED} more places"] if len(order) > NAMED else [])
+    return sorted(sums.items(), key=lambda part: -part[1])
 
 
 def _at(recording: Recording, user: I32, stack: int) -> str:

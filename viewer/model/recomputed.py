@@ -68,4 +68,5 @@ def disagreement(found: Rematerialized) -> list[Problem]:
         f" ({found.unseen_bytes:,} B outlived a recomputation unpacked,"
         f" {found.unmeasured_bytes:,} B were packed but not allocated in one)."
     )
-    return [Problem("rematerialized_disagrees", Severity.info, text)]
+    sizes = found.hooks_bytes, found.allocator_bytes
+    return [Problem("rematerialized_disagrees", Severity.info, text, sizes=sizes)]

@@ -23,6 +23,7 @@ class Caption(QLabel):
         super().__init__(parent)
         self.setObjectName("caption")
         self.elide, self.lines = elide, lines
+        self._tip = ""
 
     @property
     def is_cut(self) -> bool:
@@ -65,7 +66,12 @@ class Caption(QLabel):
         painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, "\n".join(cut))
 
     def event(self, event: QEvent) -> bool:
-        return (self.is_cut and _says_whole(self, event)) or super().event(event)
+        return _says(self, event, [self.text()] * self.is_cut, self._tip) or super().event(event)
+
+    def setToolTip(self, text: str) -> None:
+        """More about it, which is no markup."""
+        self._tip = text
+        super().setToolTip(tip(text))
 
 
 class Paragraph(QLabel):
@@ -115,15 +121,14 @@ class Paragraph(QLabel):
         return [*lines[:-1], self.fontMetrics().elidedText(rest, Qt.TextElideMode.ElideRight, width)]
 
     def event(self, event: QEvent) -> bool:
-        return (self.is_cut and _says_whole(self, event)) or super().event(event)
+        return _says(self, event, [self.text()] * self.is_cut, self.toolTip()) or super().event(event)
 
 
-def _says_whole(label: QLabel, event: QEvent) -> bool:
-    """Answers a pointer that rests on a text that is cut."""
+def _says(label: QLabel, event: QEvent, text: list[str], more: str) -> bool:
+    """Answers a pointer that rests on a label: with its text where that is cut, and with its tip."""
     if event.type() != QEvent.Type.ToolTip or not isinstance(event, QHelpEvent):
         return False
-    said = "\n".join(part for part in (label.text(), label.toolTip()) if part)
-    QToolTip.showText(event.globalPos(), tip(said), label)
+    QToolTip.showText(event.globalPos(), tip("\n".join([*text, *([more] if more else [])])), label)
     return True
 
 

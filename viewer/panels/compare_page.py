@@ -9,11 +9,15 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
+from memstrata.capture.format.problems import Problem
+
 from ..analysis.aligned import Structure
+from ..analysis.all_runs import ranks_among
 from ..analysis.common_axes import COMMON_AXES, axis_beside, common_axes, first_axis
 from ..analysis.comparison import comparison_headline
 from ..analysis.diff import Diff
 from ..analysis.grouped import first_grouping, rows_by
+from ..analysis.ranks import ranks_problem
 from ..charts.matching_lines import MatchingLines
 from ..charts.structure_chart import StructureChart
 from ..charts.theme import Theme, current
@@ -65,7 +69,7 @@ class ComparePage(QWidget):
         self.theme: Theme = current()
         self.stages = Stages(self)
         self.answer = HeadlinePanel(comparison_headline(self.diff), self.follow, self)
-        self.warnings = WarningBar(self.diff.warnings, self)
+        self.warnings = WarningBar(self._doubts, self)
         self.bar = CompareBar(session, pair, self)
         self.filter = CompareFilter(session, pair, self)
         self.charts: dict[str, StructureChart] = {}
@@ -286,9 +290,17 @@ class ComparePage(QWidget):
             return
         if old.runs != new.runs:
             self.bar.show_runs(new.runs)
+            self.warnings.show_problems(self._doubts)
             if "runs" in self.views.made:
                 self.views["runs"].show_runs(new.runs)  # type: ignore[attr-defined]
         self._show()
+
+    @property
+    def _doubts(self) -> list[Problem]:
+        """What makes the comparison doubtful; before it which of the open ranks stands out."""
+        ranks = ranks_among(self.session.state.runs, self.pair)
+        outlier = None if ranks is None else ranks_problem(ranks)
+        return [*([] if outlier is None else [outlier]), *self.diff.warnings]
 
     def _show(self) -> None:
         self._match()

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from memstrata.capture.format.schema import I64
 
-from ..analysis.all_runs import figures_of, ranks_among
+from ..analysis.all_runs import figures_of
 from ..analysis.diff import Diff
-from ..analysis.ranks import ranks_sentence
 from ..charts.theme import Theme, current
 from ..model.paints import Paint, category_paint
 from ..model.run import Run
@@ -110,45 +109,32 @@ class ChangesTable(DiffTable):
         super().set_theme(theme)
 
 
-class RunsPanel(QWidget):
-    """A row for each open run; above it, of ranks of one run, which of them stands out."""
+class RunsTable(TableView):
+    """A row for each open run."""
 
     def __init__(self, runs: tuple[Run, ...], pair: tuple[Run, Run], parent: QWidget) -> None:
-        super().__init__(parent)
+        super().__init__("All open runs", parent)
         self.pair = pair
-        self.sentence = QLabel(self)
-        self.sentence.setObjectName("caption")
-        self.sentence.setWordWrap(True)
-        self.view = TableView("All open runs", self)
-        self.view.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # names differ at the end: which rank
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self.sentence)
-        layout.addWidget(self.view, 1)
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # names differ at the end: which rank
         self.show_runs(runs)
 
     def show_runs(self, runs: tuple[Run, ...]) -> None:
         """These are open."""
-        ranks = ranks_among(runs, self.pair)
-        self.sentence.setVisible(ranks is not None)
-        if ranks is not None:
-            self.sentence.setText(ranks_sentence(ranks))
         sides = [{self.pair[0]: "A", self.pair[1]: "B"}.get(run, "") for run in runs]
         columns = run_columns([figures_of(run) for run in runs], sides)
-        self.view.show_columns(columns)
+        self.show_columns(columns)
         longest = max((self._characters(run.name) for run in runs), default=0)
         rest = (max(self._characters(column.title), _LEAST.get(column.title, 8)) for column in columns[2:])
         spare = tuple(n for title in _SPARE for n, column in enumerate(columns) if column.title == title)
         name = min(longest, 30)
-        self.view.set_widths(3, name, *rest, shared=(), least={1: min(name, _NAME)}, spare=spare, giving=1)
+        self.set_widths(3, name, *rest, shared=(), least={1: min(name, _NAME)}, spare=spare, giving=1)
 
     def _characters(self, text: str) -> int:
         """Digits that are as wide as this text."""
-        metrics = self.view.fontMetrics()
+        metrics = self.fontMetrics()
         return -(-metrics.horizontalAdvance(text) // metrics.horizontalAdvance("0"))
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
-        self.view.painter_of_cells.theme = theme
-        self.view.viewport().update()
+        self.painter_of_cells.theme = theme
+        self.viewport().update()

@@ -12,7 +12,7 @@ from ..analysis.common_axes import common_axes
 from ..model.run import Run
 from .compare_cut import CutPanel
 from .compare_stacks import StackDiffView
-from .compare_tables import ChangesTable, RunsPanel, SlotTable
+from .compare_tables import ChangesTable, RunsTable, SlotTable
 from .saving import SavingPanel
 
 if TYPE_CHECKING:
@@ -51,5 +51,5 @@ COMPARE_VIEWS = (
         "slots", "By phase and super-block", lambda page: SlotTable(page.matching, page),
         lambda pair: all("spans" in run.capabilities for run in pair)
     ),
-    CompareView("runs", "All open runs", lambda page: RunsPanel(page.session.state.runs, page.pair, page)),
+    CompareView("runs", "All open runs", lambda page: RunsTable(page.session.state.runs, page.pair, page)),
 )  # fmt: skip

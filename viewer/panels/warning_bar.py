@@ -11,7 +11,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QWidget
 from memstrata.capture.format.problems import Problem
 from memstrata.capture.format.schema import Severity
 
-from ..look.tips import sentence, tip
+from ..look.tips import sentence
+from ..look.units import exact_lines
 from .caption import Caption
 
 _WORDS = {Severity.error: "Warning", Severity.warning: "Warning", Severity.info: "Note"}
@@ -23,13 +24,10 @@ class WarningBar(QFrame):
 
     def __init__(self, problems: Sequence[Problem], parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        found = sorted(problems, key=lambda problem: -problem.severity)
-        self.setObjectName("warnings" if any(p.severity > Severity.info for p in found) else "note")
-        self._said = [f"{_WORDS[p.severity]}: {p.text}" for p in found]
+        self._said: list[str] = []
         self.caption = Caption(self, lines=True)
         self.caption.setObjectName("")
         self.caption.setAccessibleName("Warnings")
-        self.caption.setToolTip(tip("\n".join(map(sentence, self._said))))
         self.unfold = QToolButton(self)
         self.unfold.setCheckable(True)
         self.unfold.setText("Whole text")
@@ -40,6 +38,18 @@ class WarningBar(QFrame):
         line.setContentsMargins(0, 0, 0, 0)
         line.addWidget(self.caption, 1)
         line.addWidget(self.unfold, 0, Qt.AlignmentFlag.AlignTop)
+        self.show_problems(problems)
+
+    def show_problems(self, problems: Sequence[Problem]) -> None:
+        """Say these; what they round stands on hover to the byte."""
+        found = sorted(problems, key=lambda problem: -problem.severity)
+        self.setObjectName("warnings" if any(p.severity > Severity.info for p in found) else "note")
+        self._said = [f"{_WORDS[p.severity]}: {p.text}" for p in found]
+        exact = [line for problem in found for line in exact_lines(problem.sizes)]
+        self.caption.setToolTip("\n".join([*map(sentence, self._said[_MOST:]), *exact]))
+        for widget in (self, self.caption):  # the colours go by the name
+            widget.style().unpolish(widget)
+            widget.style().polish(widget)
         self._show()
         self.setVisible(bool(found))
 

@@ -96,11 +96,11 @@ def load(paths: Sequence[str], job: Job, all_or_none: bool = False) -> Loaded:
 
 
 def compared_ranks(loaded: Loaded) -> Loaded:
-    """Of ranks: which two to compare, the answer in words, and no more of them than there is room for tabs."""
+    """Of ranks: which two to compare, or in words that all agree, and no more of them than there is room for tabs."""
     if not loaded.ranks:
         return loaded
     ranks = Ranks(loaded.runs)
-    sentences = (ranks_sentence(ranks), *loaded.sentences)
+    sentences = loaded.sentences if ranks.outlier else (ranks_sentence(ranks), *loaded.sentences)
     if len(loaded.runs) > MOST_RANKS:
         sentences += (f"{MOST_RANKS} of {len(loaded.runs)} ranks are open; name the files to open others.",)
     runs = tuple(row.run for row in ranks.farthest(MOST_RANKS))

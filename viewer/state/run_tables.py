@@ -7,7 +7,7 @@ import numpy as np
 from memstrata.capture.format.schema import I64, NONE, Category, Fate, Severity
 
 from ..look import words
-from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, seconds_text
+from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, exact_lines, seconds_text
 from ..model import stacks
 from ..model.bands import Bands
 from ..model.query import AllocationQuery
@@ -84,7 +84,12 @@ def problem_columns(run: Run) -> list[Column]:
     return [
         Column("severity", np.array([p.severity for p in found], np.int64), lambda i: Severity(found[i].severity).name),
         Column("count", np.array([p.count for p in found], np.int64), lambda i: count_text(found[i].count), right=True),
-        Column("what", np.arange(len(found)), lambda i: found[i].text),
+        Column(
+            "what",
+            np.arange(len(found)),
+            lambda i: found[i].text,
+            lambda i: "\n".join([found[i].text, *exact_lines(found[i].sizes)]),
+        ),
     ]
 
 
