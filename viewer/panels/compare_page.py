@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
@@ -32,9 +31,9 @@ from .compare_cut import CutPanel
 from .compare_filter import CompareFilter
 from .compare_views import COMPARE_VIEWS, CompareView
 from .dock_host import DockHost
+from .dock_page import DockPage
 from .headline import HeadlinePanel
-from .slots import Slot, Views
-from .stages import Stages
+from .slots import Slot
 from .warning_bar import WarningBar
 
 Queries = tuple[AllocationQuery | None, AllocationQuery | None]
@@ -46,13 +45,9 @@ _NOTHING = AllocationQuery()
 _NONE_THERE = AllocationQuery(rows=())
 
 
-class ComparePage(QWidget):
-    """Puts the comparison of two runs together; `views` makes each view when it is first seen or asked for."""
+class ComparePage(DockPage):
+    """Puts the comparison of two runs together."""
 
-    made = Signal(str, QWidget)
-    """(key, view): it was made just now."""
-    laid_out = Signal()
-    """All parts have their first sizes."""
     kind = "compare"
     session: Session
     pair: tuple[Run, Run]
@@ -63,22 +58,16 @@ class ComparePage(QWidget):
     def __init__(self, session: Session, pair: tuple[Run, Run], parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.session, self.pair = session, pair
-        self.looked_at = ""
-        """Title of the view that had the focus, or was brought forward, last."""
         self.diff = self.matching = Diff(*pair)
         self.theme: Theme = current()
-        self.stages = Stages(self)
         self.answer = HeadlinePanel(comparison_headline(self.diff), self.follow, self)
         self.warnings = WarningBar(self._doubts, self)
         self.bar = CompareBar(session, pair, self)
         self.filter = CompareFilter(session, pair, self)
         self.charts: dict[str, StructureChart] = {}
         self.stack = QStackedWidget(self)
-        self.docks = DockHost("Views of the comparison", self)
-        self.views = Views()
+        self.put_docks(DockHost("Views of the comparison", self))
         self._match()
-        self.stages.show_later(self.docks)
-        self.stages.add(self.lay_out)
         if common_axes(*pair):
             self.stages.add(self._show_chart)
         self.specs = {view.key: view for view in COMPARE_VIEWS if view.fits(pair)}
@@ -94,12 +83,10 @@ class ComparePage(QWidget):
         self.planned.ready.connect(self._show_planned)
 
     def _place(self, view: CompareView) -> None:
-        slot = self.views.slots[view.key] = Slot(partial(view.make, self))
-        slot.built.connect(partial(self._made, view.key))
-        slot.wanted.connect(lambda: self.stages.add(slot.build_if_seen))
+        slot = self.put_view(view.key, Slot(partial(view.make, self)))
         self.docks.add(view.key, view.title, slot, view.area, view.beside, TABLES)
 
-    def _made(self, key: str, view: QWidget) -> None:
+    def view_made(self, key: str, view: QWidget) -> None:
         view.set_theme(self.theme)  # type: ignore[attr-defined]
         if key == "saving":
             view.show_planned(self.planned.found)  # type: ignore[attr-defined]
@@ -132,20 +119,12 @@ class ComparePage(QWidget):
             self.stack.hide()
         layout.addWidget(self.docks, 1)
 
-    def lay_out(self) -> None:
-        """First sizes; then the arrangement that the user left may change them."""
-        self.share()
-        self.docks.first = self.docks.saved()
-        self.laid_out.emit()
-
-    def share(self) -> None:
-        """Share the room among curves and docks as at the start."""
-        self.docks.settle()
+    def give_shares(self) -> None:
+        """Share the room among curves and docks."""
         if "saving" in self.views:
             self.docks.give_height("cut", self.docks.height() * 46 // 100)
             self.docks.give_widths({"saving": self.views["saving"].sizeHint().width()})
         self.docks.give_widths({"cut": self.width() * 43 // 100, TABLES: self.width() * 57 // 100})
-        self.docks.shares.shared_by(self.share)
 
     def hideable(self) -> dict[str, str]:
         """Title by key of what can be hidden: all but the curves."""
@@ -194,12 +173,6 @@ class ComparePage(QWidget):
         self.theme = theme
         for part in (self.answer, self.bar, self.filter, *self.views.made.values(), *self.charts.values()):
             part.set_theme(theme)  # type: ignore[attr-defined]
-
-    def bring_forward(self, key: str) -> QWidget:
-        """Show a view before those that share its place, and give it."""
-        if key in self.docks.docks:
-            self.docks.bring_forward(key)
-        return self.views[key]
 
     def entrances(self) -> list[QWidget]:
         """What gets the focus when the page comes to the front, the first of them that can be seen."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
 
@@ -23,12 +22,12 @@ from ..state.view_state import Segments
 from ..state.views import ViewSpec, available
 from .device_picker import DevicePicker
 from .dock_host import DockHost
+from .dock_page import DockPage
 from .filter_bar import FilterBar
 from .headline import HeadlinePanel
 from .registry import VIEWS
 from .run_charts import LOW, RunCharts
-from .slots import Slot, Views
-from .stages import Stages
+from .slots import Slot
 from .warning_bar import WarningBar
 
 TABLES = "alive"
@@ -45,21 +44,14 @@ _FIRST_PLACES: dict[str, dict[str, str]] = {
 """Where a dock stands at first, by its place; in the order in which they can be put there."""
 
 
-class RunPage(QWidget):
-    """Puts together the views that the run can fill; `views` makes each when it is first seen or asked for."""
+class RunPage(DockPage):
+    """Puts together the views that the run can fill."""
 
-    made = Signal(str, QWidget)
-    """(key, view): it was made just now."""
-    laid_out = Signal()
-    """All parts have their first sizes."""
     kind = "run"
 
     def __init__(self, session: Session, run: Run, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.scope = Scope(session, run, self)
-        self.looked_at = ""
-        """Title of the view that had the focus, or was brought forward, last."""
-        self.stages = Stages(self)
         self.answer = HeadlinePanel(answer_of(run), self.follow, self)
         grave = [problem for problem in run.problems if problem.severity >= Severity.warning]
         self.warnings = WarningBar(grave, self)
@@ -67,11 +59,9 @@ class RunPage(QWidget):
         if len(run.recording.meta.devices) > 1:
             self.answer.add_corner(DevicePicker(self.scope, self.answer))
         self.filter = FilterBar(self.scope, self)
-        self.docks = DockHost("Views", self, version=_VERSION)
+        self.put_docks(DockHost("Views", self, version=_VERSION))
+        self.docks.shares.prepare = self._fold
         self.specs = available(VIEWS, run.capabilities)
-        self.views = Views()
-        self.stages.show_later(self.docks)
-        self.stages.add(self.lay_out)
         order = [*_FIRST_PLACES, "chart"]
         for spec in sorted(self.specs.values(), key=lambda spec: order.index(_place_of(spec))):
             self._place(spec)
@@ -81,13 +71,11 @@ class RunPage(QWidget):
         self.stages.add(self.scope.work_ahead)
 
     def _place(self, spec: ViewSpec) -> None:
-        slot = self.views.slots[spec.key] = Slot(partial(spec.factory, self.scope), _LEAST_WIDTHS.get(spec.place, 0))
-        slot.built.connect(partial(self._made, spec.key))
-        slot.wanted.connect(lambda: self.stages.add(slot.build_if_seen))
+        slot = self.put_view(spec.key, Slot(partial(spec.factory, self.scope), _LEAST_WIDTHS.get(spec.place, 0)))
         if spec.place != "chart":
             self.docks.add(spec.key, spec.title, slot, **_FIRST_PLACES[_place_of(spec)])
 
-    def _made(self, key: str, view: QWidget) -> None:
+    def view_made(self, key: str, view: QWidget) -> None:
         if hasattr(view, "followed"):
             view.followed.connect(self.follow)
         if self.charts is not None:
@@ -149,12 +137,6 @@ class RunPage(QWidget):
         self.scope.look(cursor=cursor, query=None if rest == AllocationQuery() else rest, allocation=None)
         self.docks.bring_forward(TABLES)
 
-    def bring_forward(self, key: str) -> QWidget:
-        """Show a view before those that share its place, and give it."""
-        if key in self.docks.docks:
-            self.docks.bring_forward(key)
-        return self.views[key]
-
     def entrances(self) -> list[QWidget]:
         """What gets the focus when the page comes to the front, the first of them that can be seen."""
         made = self.views.made
@@ -184,16 +166,8 @@ class RunPage(QWidget):
         for widget in (self.answer, self.filter, *self.views.made.values()):
             widget.set_theme(theme)  # type: ignore[attr-defined]
 
-    def lay_out(self) -> None:
-        """First sizes; then the arrangement that the user left may change them."""
-        self.share()
-        self.docks.shares.prepare = self._fold
-        self.docks.first = self.docks.saved()
-        self.laid_out.emit()
-
-    def share(self) -> None:
-        """Share the room among charts, lanes and docks as at the start."""
-        self.docks.settle()
+    def give_shares(self) -> None:
+        """Share the room among charts, lanes and docks."""
         if self.charts is not None:
             self._fold()
             lanes = min(self.charts.lanes_height, self.height() // 3)
@@ -202,7 +176,6 @@ class RunPage(QWidget):
             self.charts.share(lanes)
         if "stack" in self.views:
             self.docks.give_widths({TABLES: self.width() * 68 // 100, "stack": self.width() * 32 // 100})
-        self.docks.shares.shared_by(self.share)
 
     def _fold(self) -> None:
         """In a low page the lanes are folded, unless the user decides."""
