@@ -60,6 +60,15 @@ def test_the_lanes_show_only_what_matches_and_grey_behind_it(page: Any, qtbot: Q
     assert page.views["lanes"].note.text().startswith("full height")
 
 
+def test_the_timeline_says_under_the_pointer_what_matches(page: Any, qtbot: QtBot) -> None:
+    timeline, run = page.views["timeline"].timeline, page.scope.run
+    x = float(page.scope.axis.x_of(run.peak_position + 0.5))
+    assert "matching" not in timeline.hover_text(x, 0)
+    typed(qtbot, page, "mlp")
+    size = AllocationQuery(position=run.peak_position, filter="mlp").bytes(run)
+    assert f"\nmatching: {size:,} bytes\n" in timeline.hover_text(x, 0)
+
+
 def test_a_brushed_range_restricts_the_lanes_and_undo_gives_them_back(page: Any, window: Any, qtbot: QtBot) -> None:
     tree, run = page.views["lanes"].tree, page.scope.run
     before = lane_bytes(page)

@@ -227,6 +227,8 @@ class Timeline(RunPlot):
             here = int(self.scope.bands.bytes_at(self.scope.axis.position_at([x]))[group, 0])
             name = self.scope.bands.grouping.names[group]
             lines.insert(0, f"{name}: {bytes_text(here)} ({exact_bytes_text(here)})")
+        if self.matching_line.values is not None:
+            lines.append(f"matching: {exact_bytes_text(int(self.matching_line.values[position]))}")
         if self.predicted is not None:
             lines.append(f"{PREDICTION}: {exact_bytes_text(int(self.predicted.bytes[position]))}")
         if self.what_if_line.values is not None:
