@@ -139,6 +139,27 @@ def frames(widget: AllocationChart | Timeline, scope: Scope, top: float | None =
     return times
 
 
+def dragged(chart: AllocationChart, scope: Scope) -> list[float]:
+    """Pans from a picture that was finished, of which a part stays in sight."""
+    axis, times = scope.axis, []
+    low, high = float(axis.edges[0]), float(axis.edges[-1])
+    for share in (0.5, 0.1, 0.01):
+        width = (high - low) * share
+        begin = low + (high - low - width) * 0.3
+        chart.view.setXRange(begin, begin + width, padding=0)
+        chart.viewport().repaint()
+        chart.item.finish()
+        for number in range(1, FRAMES + 1):
+            x = begin + width * 0.02 * number
+
+            def frame(x: tuple[float, float] = (x, x + width)) -> None:
+                chart.view.setXRange(*x, padding=0)
+                chart.viewport().repaint()
+
+            times.append(cpu_ms(frame))
+    return times
+
+
 def shown_chart(scope: Scope, key: str) -> AllocationChart:
     chart = AllocationChart(scope)
     chart.resize(WIDTH, HEIGHT)
@@ -158,6 +179,7 @@ def layouts(scope: Scope, plain: float) -> Iterator[str]:
         p95 = sorted(times)[int(len(times) * 0.95)]
         yield f"{key:8} frames   {middle_and_p95(times)}   {p95 / plain:6.3f} of plain rectangles"
         yield f"{key:8} both ways {middle_and_p95(frames(chart, scope, chart.top))}"
+        yield f"{key:8} dragged  {middle_and_p95(dragged(chart, scope))}"
         chart.whole_height()
         finished = cpu_ms(lambda item=chart.item: _finish(item))
         yield f"{key:8} finished picture {finished:7.1f} ms   laid out once in {made:7.1f} ms"

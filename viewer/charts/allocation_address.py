@@ -10,22 +10,25 @@ from PySide6.QtGui import QBrush, QColor, QPainter
 
 from memstrata.capture.format.schema import F64
 
-from ..model.address_index import AddressIndex, Box, address_index, joined
+from ..model.address_index import AddressIndex, Box, Bucket, address_index, joined
 from ..model.axes import XAxis
 from ..model.layout import AddressLayout, address_layout
 from ..model.run import Run
 from .allocation_colours import AllocationColours
+from .backdrop import Cells, paint_cells
 from .density import DensityGrid
 from .frame import Frame
 from .outlines import around_outline
-from .pixels import U32, Canvas, paint_stretched
+from .pixels import U32, Canvas
 from .rectangles import PixelRectangles
 from .theme import Theme
 
 MOST_RECTANGLES = 24_000
 """Painted one by one in a frame; the smallest beyond that belong to the backdrop."""
 _SAMPLED = 16_000
-"""Rectangles that the backdrop looks at while the view moves."""
+"""Rectangles that the backdrop looks at while the view moves, where there is none that goes along."""
+_FEWEST = 2_000
+"""Of them, in what comes into sight beside one that does."""
 _AT_ONCE = 50_000
 """Rectangles that the backdrop takes in between two looks at the clock."""
 _CELL, _COARSE_CELL = 2, 6
@@ -51,12 +54,14 @@ class AddressPainter:
         self.index = index_of(run, layout, axis)
         self.colours: AllocationColours | None = None
         self._canvas = Canvas()
-        self._backdrop: U32 | None = None
+        self._backdrop: list[Cells] = []
+        self._finished: Cells | None = None
+        """The backdrop of the last frame of which all was looked at."""
         self.painted = np.empty(0, np.int64)
         """Places in the index of what the last frame painted one by one."""
         self._each, self._kinds = PixelRectangles(), list[tuple[int, int, int]]()
         """These rectangles in order of their colours, and (kind, first, last) of each colour."""
-        self._behind: list[tuple[int, int]] = []
+        self._small: tuple[Bucket, ...] = ()
         self._thinned: dict[int, AddressIndex] = {}
         r = layout.ranges
         low = layout.y_of(r.address).astype(np.float64)
@@ -64,19 +69,26 @@ class AddressPainter:
 
     def show(self, colours: AllocationColours) -> None:
         """Other colours."""
-        self.colours = colours
+        self.colours, self._finished = colours, None
 
     def look_at(self, frame: Frame) -> None:
-        """What can be painted of a frame at once: the largest, and a backdrop from a part of the others."""
+        """What can be painted of a frame at once: the largest, and a backdrop: the one that was finished as far as it
+        reaches, so that nothing flickers while the view moves, and one from a part of the others beyond."""
         self._choose(frame)
         self._lay_out(frame)
-        *_, self._backdrop = None, *self._density(frame, _SAMPLED)
+        still = self._finished if self._finished is not None and self._finished.suits(frame) else None
+        beyond = _box(frame) if still is None else still.beyond(frame)
+        self._backdrop = [still] if still is not None else []
+        if beyond is not None:
+            share = (beyond.x1 - beyond.x0) / (frame.x1 - frame.x0)
+            for pixels in self._density(frame, beyond, max(round(_SAMPLED * share), _FEWEST)):
+                self._backdrop += [Cells(frame, pixels, beyond)] if pixels is not None else []
 
     def paint(self, painter: QPainter, frame: Frame, theme: Theme) -> None:
         """Paint the frame looked at."""
         self._paint_ranges(painter, frame, theme)
-        if self._backdrop is not None:
-            paint_stretched(painter, frame, self._backdrop, self._canvas)
+        if self._backdrop:
+            paint_cells(painter, frame, self._backdrop, self._canvas)
         self._paint_each(painter, frame.ratio)
 
     def paint_selected(self, painter: QPainter, frame: Frame, row: int, theme: Theme) -> None:
@@ -91,14 +103,17 @@ class AddressPainter:
 
     def refine(self, frame: Frame) -> Iterator[bool]:
         """The backdrop from all rectangles; yields whether there is something new to see."""
-        for pixels in self._density(frame, None):
+        finished = Cells(frame, np.zeros((1, 1), np.uint32), _box(frame))
+        for pixels in self._density(frame, finished.box, None):
             if pixels is not None:
-                self._backdrop = pixels
+                finished = Cells(frame, pixels, finished.box)
+                self._backdrop = [finished]
             yield pixels is not None
+        self._finished = finished
 
     def _choose(self, frame: Frame) -> None:
         """What is painted one by one: the largest first, as many as there is time for."""
-        box = Box(frame.x0, frame.x1, frame.y0, frame.y1)
+        box = _box(frame)
         large, small = self.index.split(1 / abs(frame.sx), 1 / abs(frame.sy))
         size = {b: min(b.width * abs(frame.sx), b.height * abs(frame.sy)) for b in large}
         chosen: list[tuple[int, int]] = []
@@ -111,7 +126,7 @@ class AddressPainter:
             else:
                 chosen += found
         self.painted = self.index.inside(joined(chosen), box)
-        self._behind = self.index.candidates(box, small)
+        self._small = small
 
     def _paint_ranges(self, painter: QPainter, frame: Frame, theme: Theme) -> None:
         """What is reserved, with a line where each range ends; private pools are tinted."""
@@ -151,15 +166,17 @@ class AddressPainter:
                 painter.setBrush(hatch)
                 self._each.units(ratio, first, last).paint(painter)
 
-    def _density(self, frame: Frame, most: int | None) -> Iterator[U32 | None]:
-        """The backdrop, a pixel for each cell, after Nones; of some of the rectangles where `most` says how many."""
+    def _density(self, frame: Frame, box: Box, most: int | None) -> Iterator[U32 | None]:
+        """The backdrop, a pixel for each cell, after Nones: what of it lies in a box, of some of the rectangles where
+        `most` says how many."""
         assert self.colours is not None
-        total = sum(last - first for first, last in self._behind)
+        behind = self.index.candidates(box, self._small)
+        total = sum(last - first for first, last in behind)
         if not total:
             return
         step = 1 if most is None else 1 << max(-(-total // most) - 1, 0).bit_length()
         index, grid = self._every(step), DensityGrid(frame, self.colours, _CELL if most is None else _COARSE_CELL)
-        places = joined([(-(-first // step), last // step) for first, last in self._behind])
+        places = joined([(-(-first // step), last // step) for first, last in behind])
         for begin in range(0, len(places), _AT_ONCE):
             grid.add(index, places[begin : begin + _AT_ONCE], step)
             yield None
@@ -172,6 +189,11 @@ class AddressPainter:
         if step not in self._thinned:
             self._thinned[step] = self.index.thinned(step)
         return self._thinned[step]
+
+
+def _box(frame: Frame) -> Box:
+    """All that is in sight."""
+    return Box(frame.x0, frame.x1, frame.y0, frame.y1)
 
 
 def _pixels(frame: Frame, x0: F64, x1: F64, y0: F64, y1: F64) -> tuple[F64, F64, F64, F64]:
