@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ MAX_STORAGES = 1 << 24
 _MAX_VALUES = 1 << 62
 _MAX_TIME = 1 << 62
 """Differences of two times, in ns, fit 64 bits."""
+_MAX_SUM = 1 << 62
+_FEW = 64
+"""Numbers of which Python finds the lowest sooner than numpy."""
 
 
 def check_recording(recording: Recording) -> None:
@@ -29,8 +33,8 @@ def check_recording(recording: Recording) -> None:
     counts["devices"] = len(recording.meta.devices)
     counts["strings"] = len(recording.strings)
     for name, table in recording.tables():
-        for f in () if table is schema.empty(type(table)) else schema.columns_of(type(table)):
-            _check_column(f"{name}/{f.name}", getattr(table, f.name), f.metadata, counts)
+        for checked in () if table is schema.empty(type(table)) else _checked(type(table)):
+            _check_column(name, checked, getattr(table, checked.column), counts)
     if int(recording.saved_tensors.storage.max(initial=schema.NONE)) >= MAX_STORAGES:
         raise ValueError("saved_tensors/storage holds impossible numbers")
     _check_shapes(recording)
@@ -48,29 +52,57 @@ def _check_strings(recording: Recording) -> None:
         raise ValueError("the string table does not fit its text")
 
 
-def _check_column(name: str, array: NDArray[Any], meta: Any, counts: dict[str, int]) -> None:
-    if len(array) == 0 or not (meta["enum"] or meta["refers"] or meta["unit"] or meta["dtype"] == np.int32):
+@dataclass(frozen=True)
+class _Checked:
+    """A column, and what its numbers are between; the highest is one less than the rows of `refers`, where it does."""
+
+    column: str
+    lowest: int
+    highest: float = math.inf
+    refers: str = ""
+    is_bytes: bool = False
+    cause: str = ""
+
+
+_CHECKED: dict[type[schema.Table], tuple[_Checked, ...]] = {}
+
+
+def _checked(table: type[schema.Table]) -> tuple[_Checked, ...]:
+    """The columns of a table that have limits."""
+    known = _CHECKED.get(table)
+    if known is None:
+        limits = (_limits(f.name, f.metadata) for f in schema.columns_of(table))
+        known = _CHECKED[table] = tuple(found for found in limits if found is not None)
+    return known
+
+
+def _limits(column: str, meta: Any) -> _Checked | None:
+    enum, refers, unit = meta["enum"], meta["refers"], meta["unit"]
+    lowest = schema.NONE if meta["none"] else 0
+    if enum is not None:
+        return _Checked(column, lowest, len(enum) - 1, cause=f"holds an unknown {enum.__name__} number")
+    if refers:
+        return _Checked(column, lowest, refers=refers, cause=f"points outside {refers}")
+    if unit == "ns":
+        return _Checked(column, lowest, _MAX_TIME, cause="holds impossible times")
+    if unit == "B":
+        return _Checked(column, 0, is_bytes=True, cause="holds impossible sizes")
+    return _Checked(column, lowest, cause="holds impossible numbers") if meta["dtype"] == np.int32 else None
+
+
+def _check_column(table: str, checked: _Checked, array: NDArray[Any], counts: dict[str, int]) -> None:
+    if not len(array):
         return
-    low, high = np.minimum.reduce(array), np.maximum.reduce(array)
-    if meta["enum"] is not None and high >= len(meta["enum"]):
-        raise ValueError(f"{name} holds an unknown {meta['enum'].__name__} number")
-    if meta["refers"] and (low < _lowest(meta) or high >= counts[meta["refers"]]):
-        raise ValueError(f"{name} points outside {meta['refers']}")
-    if meta["unit"] == "ns" and (low < _lowest(meta) or high > _MAX_TIME):
-        raise ValueError(f"{name} holds impossible times")
-    if meta["dtype"] == np.int32 and low < _lowest(meta):
-        raise ValueError(f"{name} holds impossible numbers")
-    if meta["unit"] == "B" and (low < 0 or _sum_overflows(array)):
-        raise ValueError(f"{name} holds impossible sizes")
+    values = array.tolist() if len(array) <= _FEW else None
+    low, high = (min(values), max(values)) if values else (np.minimum.reduce(array), np.maximum.reduce(array))
+    highest = counts[checked.refers] - 1 if checked.refers else checked.highest
+    if low < checked.lowest or high > highest or (checked.is_bytes and _sum_overflows(array, int(high))):
+        raise ValueError(f"{table}/{checked.column} {checked.cause}")
 
 
-def _lowest(meta: Any) -> int:
-    return schema.NONE if meta["none"] else 0
-
-
-def _sum_overflows(array: NDArray[Any]) -> bool:
+def _sum_overflows(array: NDArray[Any], high: int) -> bool:
     """Curves are int64 sums; anything near 2**62 bytes is damage, and would wrap around."""
-    return float(np.add.reduce(array, dtype=np.float64)) > 2.0**62
+    return high * len(array) > _MAX_SUM and float(np.add.reduce(array, dtype=np.float64)) > _MAX_SUM
 
 
 def _check_shapes(recording: Recording) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate, chain
 
 import numpy as np
 
-from .schema import I64, NONE, U8, Frames, Stacks, from_rows
+from .schema import I64, NONE, U8, Frames, Stacks, empty, from_columns
+
+Chain = tuple[int, ...]
+PART = 12
+"""Frames of a chain that are looked up at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +49,12 @@ class StringTable:
 
     def freeze(self) -> Strings:
         """The finished strings. Lone surrogates (odd file names) are written as `?`."""
-        parts = [text.encode("utf-8", "replace") for text in self._numbers]
-        offsets = np.zeros(len(parts) + 1, np.int64)
-        np.cumsum([len(p) for p in parts], out=offsets[1:])
-        return Strings(np.frombuffer(b"".join(parts), np.uint8), offsets)
+        whole = "".join(self._numbers)
+        blob = whole.encode("utf-8", "replace")
+        lengths: Iterable[int] = map(len, self._numbers)
+        if len(blob) > len(whole):
+            lengths = (len(text.encode("utf-8", "replace")) for text in self._numbers)
+        return Strings(np.frombuffer(blob, np.uint8), np.array([0, *accumulate(lengths)], np.int64))
 
 
 class StackTable:
@@ -57,6 +64,7 @@ class StackTable:
         self._strings = strings
         self._frames: dict[tuple[int, int, int], int] = {}
         self._stacks: dict[tuple[int, int], int] = {}
+        self._parts: dict[tuple[int, Chain], int] = {}
 
     def __len__(self) -> int:
         """How many stacks there are."""
@@ -89,6 +97,41 @@ class StackTable:
                 new += 1
         return row
 
+    def stacks(self, chains: Iterable[Chain], rows: Mapping[int, int], most: float) -> list[int] | None:
+        """The stack of each chain of frames, innermost first, whose rows are in `rows`; None if they are too many.
+
+        Long ones mostly have callers in common, so those are looked up some at a time.
+        """
+        out = []
+        known, push, row_of = self._parts, self._stacks.setdefault, rows.__getitem__
+        new = len(self._stacks)
+        for frames in chains:
+            row, end = NONE, len(frames)
+            while end:
+                part = row, frames[end - PART if end > PART else 0 : end]
+                found = known.get(part) if end > PART else None
+                if found is None:
+                    for frame in map(row_of, reversed(part[1])):
+                        row = push((row, frame), new)
+                        if row == new:
+                            new += 1
+                    if end > PART:
+                        known[part] = row
+                else:
+                    row = found
+                end -= len(part[1])
+            if new > most:
+                return None
+            out.append(row)
+        return out
+
     def freeze(self) -> tuple[Frames, Stacks]:
         """The finished tables."""
-        return from_rows(Frames, list(self._frames)), from_rows(Stacks, list(self._stacks))
+        frames = np.fromiter(chain.from_iterable(self._frames), np.int32, 3 * len(self._frames)).reshape(-1, 3)
+        stacks = np.fromiter(chain.from_iterable(self._stacks), np.int32, 2 * len(self._stacks)).reshape(-1, 2)
+        name, file, line = frames.T
+        parent, frame = stacks.T
+        return (
+            from_columns(Frames, name=name, file=file, line=line) if self._frames else empty(Frames),
+            from_columns(Stacks, parent=parent, frame=frame) if self._stacks else empty(Stacks),
+        )

@@ -216,6 +216,8 @@ def listed_once(parts: Sequence[Row | Run], plural: str) -> None:
 
 def count(parts: Sequence[Row | Run]) -> int:
     """How many entries these are."""
+    if Run not in set(map(type, parts)):
+        return len(parts)
     return sum(part.count if type(part) is Run else 1 for part in parts)
 
 

@@ -36,6 +36,8 @@ class BlockReader:
 
     def tables(self, segments: list[Row], rows: dict[int, int]) -> tuple[schema.AllocatorSegments, schema.Blocks]:
         """The two tables; `rows` gives the device row of each of torch's device numbers."""
+        if not segments:
+            return schema.empty(schema.AllocatorSegments), schema.empty(schema.Blocks)
         blocks = self._blocks(segments)
         return self._segments(segments, rows, blocks), blocks
 

@@ -59,7 +59,9 @@ class EventReader:
     def events(self, traces: list[list[Row | Run]], rows: dict[int, int]) -> schema.Events:
         """The events of all devices, merged by time where they have one, each device's in its own order."""
         lengths = [plain.count(trace) for trace in traces]
-        flat = Rows([part for trace in traces for part in trace])
+        flat = Rows(list(chain.from_iterable(traces)))
+        if not len(flat):
+            return schema.empty(schema.Events)
         action = plain.members(flat, "action", ACTIONS, Action.unknown, self.unknown_actions)
         placed = _IS_PLACED[action]
         columns: dict[str, Any] = {

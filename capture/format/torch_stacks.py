@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 from typing import Any
 
 from . import plain_values as plain
-from .interning import StackTable
+from .interning import Chain, StackTable
 from .paths import short_path
 from .plain_values import Row
 from .schema import NONE
@@ -18,6 +19,9 @@ MAX_DEPTH = 1 << 16
 STACKS_FREE = 1 << 20
 BYTES_PER_STACK = 16
 """Beyond `STACKS_FREE`, a file has so many bytes for each stack that no other begins with; a real one has hundreds."""
+_TOO_MUCH = "its stacks are longer, or more of them differ, than in any program"
+_MOST_LINES = 1 << 31
+_Key = tuple[str, str, int]
 
 
 class StackReader:
@@ -34,68 +38,89 @@ class StackReader:
         self._project = project or _NO_PROJECT
         self._frames: dict[int, int] = {}
         self._lists: dict[int, int] = {}
-        self._chains: dict[tuple[int, ...], int] = {}
+        self._chains: dict[Chain, int] = {}
+        """Each chain's number, which `_rows` has the stack of."""
+        self._rows: list[int] = []
         self._files: dict[str, int] = {}
-        self._known: dict[tuple[str, str, int], int] = {}
+        self._known: dict[_Key, int] = {}
         self.saw_npu = False
 
-    def row(self, frames: Any) -> int:
-        """The row of stacks of a list of frames, innermost first as torch gives them; -1 for none.
-
-        Raises ValueError if it is not a list of dicts.
-        """
-        if not frames:
-            return NONE
-        row = self._lists.get(id(frames))
-        if row is None:
-            row = self._lists[id(frames)] = self._row_of_chain(frames)
-        return row
-
     def rows(self, values: list[Any]) -> list[int]:
-        """`row` of each of these."""
-        found = list(map(self._lists.get, map(id, values)))
-        return [self.row(value) if row is None else row for row, value in zip(found, values)]
+        """The row of stacks of each of these lists of frames, innermost first as torch gives them; -1 for none.
 
-    def _row_of_chain(self, frames: Any) -> int:
-        if type(frames) not in (list, tuple):
-            raise ValueError("a stack is not a list of records")
-        chain = tuple(map(id, frames))
-        row = self._chains.get(chain)
-        if row is None:
-            row = self._chains[chain] = self._new(frames, chain)
-        return row
-
-    def _new(self, frames: Any, chain: tuple[int, ...]) -> int:
-        rows: list[Any] = list(map(self._frames.get, chain))
-        if None in rows:
-            self._learn(frames, rows)
-            rows = list(map(self._frames.__getitem__, chain))
-        row = self._stacks.stack(reversed(rows))
-        if len(rows) > MAX_DEPTH or len(self._stacks) > self._most:
-            raise ValueError("its stacks are longer, or more of them differ, than in any program")
-        return row
+        Raises ValueError if one is not a list of dicts.
+        """
+        found: list[Any] = list(map(self._lists.get, map(id, values)))
+        if None in found:
+            self._read({id(value): value for value, row in zip(values, found) if row is None})
+            found = list(map(self._lists.__getitem__, map(id, values)))
+        return found
 
     def column(self, rows: list[Row]) -> list[int]:
         """The stack of each of these entries."""
         return self.rows(plain.column(rows, "frames"))
 
-    def _learn(self, frames: Any, rows: list[Any]) -> None:
-        """Look into those frames that have no row yet."""
-        known, seen = self._known, self._frames
-        new = [frame for frame, row in zip(plain.dicts(frames, "a stack"), rows) if row is None]
-        for frame in new:
-            name, path, line = frame.get("name"), frame.get("filename"), frame.get("line")
-            if not (type(name) is str and type(path) is str and type(line) is int):
-                name, path, line = plain.text(frame, "name"), plain.text(frame, "filename"), plain.number(frame, "line")
-            key = name, path, line if 0 <= line < 1 << 31 else 0
-            row = known.get(key)
-            if row is None:
-                row = known[key] = self._frame(*key)
-            seen[id(frame)] = row
+    def _read(self, lists: dict[int, Any]) -> None:
+        """Find the rows of lists that have none yet, all at once."""
+        self._lists |= dict.fromkeys([number for number, frames in lists.items() if not frames], NONE)
+        lists = {number: frames for number, frames in lists.items() if frames}
+        if not set(map(type, lists.values())) <= {list, tuple}:
+            raise ValueError("a stack is not a list of records")
+        if max(map(len, lists.values()), default=0) > MAX_DEPTH:
+            raise ValueError(_TOO_MUCH)
+        chains, first = self._chains, len(self._chains)
+        numbers: list[int] = []
+        new: list[tuple[Chain, Any]] = []
+        for frames in lists.values():
+            one = tuple(map(id, frames))
+            number = chains.setdefault(one, len(chains))
+            if number == first + len(new):
+                new.append((one, frames))
+            numbers.append(number)
+        self._learn(new)
+        rows = self._stacks.stacks([one for one, _ in new], self._frames, self._most)
+        if rows is None:
+            raise ValueError(_TOO_MUCH)
+        self._rows += rows
+        self._lists.update(zip(lists, map(self._rows.__getitem__, numbers)))
 
-    def _frame(self, name: str, path: str, line: int) -> int:
-        file = self._files.get(path)
-        if file is None:
-            self.saw_npu = self.saw_npu or "torch_npu" in path
-            file = self._files[path] = self._stacks.file(short_path(path, self._project))
-        return self._stacks.frame_of(name, file, line)
+    def _learn(self, chains: list[tuple[Chain, Any]]) -> None:
+        """Look into those frames of these chains that have no row yet."""
+        frames = {number: frame for chain in chains for number, frame in zip(*chain)}
+        numbers = [number for number in frames if number not in self._frames]
+        keys = _keys(list(map(frames.__getitem__, numbers)))
+        known, files, row_of = self._known, self._files, self._stacks.frame_of
+        for key in dict.fromkeys(keys):
+            if key not in known:
+                name, path, line = key
+                file = files.get(path)
+                known[key] = row_of(name, self._file(path) if file is None else file, line)
+        self._frames.update(zip(numbers, map(known.__getitem__, keys)))
+
+    def _file(self, path: str) -> int:
+        self.saw_npu = self.saw_npu or "torch_npu" in path
+        file = self._files[path] = self._stacks.file(short_path(path, self._project))
+        return file
+
+
+def _keys(frames: list[Any]) -> list[_Key]:
+    """What tells each of these frames from others."""
+    if not set(map(type, frames)) <= {dict}:
+        raise ValueError("a stack is not a list of records")
+    try:
+        keys: list[_Key] = list(map(itemgetter("name", "filename", "line"), frames))
+        if set(map(type, map(itemgetter(2), keys))) <= {int} and all(map(_is_key, set(keys))):
+            return keys
+    except (KeyError, TypeError):
+        pass
+    return list(map(_key, frames))
+
+
+def _is_key(key: tuple[Any, ...]) -> bool:
+    return type(key[0]) is type(key[1]) is str and 0 <= key[2] < _MOST_LINES
+
+
+def _key(frame: Row) -> _Key:
+    """Those of a frame that has something else in place of a text or a number."""
+    line = plain.number(frame, "line")
+    return plain.text(frame, "name"), plain.text(frame, "filename"), line if 0 <= line < _MOST_LINES else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import pickle
 import random
@@ -14,8 +15,8 @@ from typing import Any
 import pytest
 
 from memstrata.capture.format.problems import FormatError
-from memstrata.viewer.sources import pickle_whole
-from memstrata.viewer.sources.pickle_abridged import Abridged
+from memstrata.viewer.sources import pickle_abridged, pickle_whole
+from memstrata.viewer.sources.pickle_abridged import Abridged, pays
 from memstrata.viewer.sources.pickle_whole import value
 
 from .comparing import as_it_is, content, one_by_one, through_dicts
@@ -24,6 +25,14 @@ from .snapshots import HEAP, alloc, plain_unpickled, small, snapshot, timed
 from .test_reader import outcome
 
 pytestmark = pytest.mark.skipif(not pickle_whole._SOUND, reason="the patterns of this Python prove nothing")
+
+
+@pytest.fixture(params=[True, False], ids=["abridged", "as it is"], autouse=True)
+def abridged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Small pickles are abridged too, though it does not pay; or none is."""
+    monkeypatch.setattr(pickle_abridged, "pays", lambda bodies: request.param)
+    return bool(request.param)
+
 
 FRAMES = [{"name": f"f{i}", "filename": "m.py", "line": i} for i in range(20)]
 
@@ -56,13 +65,31 @@ def test_made_up_snapshots_are_read_at_once_where_they_are_plain(protocol: int) 
     assert read > 30
 
 
-def test_lists_that_come_again_are_one(monkeypatch: Any) -> None:
-    events = timed([alloc(HEAP + 512 * i, 512, frames=list(FRAMES[i % 3 :])) for i in range(30)])
-    data = pickle.dumps(snapshot([], [events]))
+def repeating(stacks: int) -> bytes:
+    """A file of 90 events of so many stacks, each time in a list of its own."""
+    own = [[FRAMES[i % stacks % 20], FRAMES[i % stacks // 20], *FRAMES[5:]] for i in range(90)]
+    events = timed([alloc(HEAP + 512 * i, 512, frames=frames) for i, frames in enumerate(own)])
+    return pickle.dumps(snapshot([], [events]), 4)
+
+
+def test_lists_that_come_again_are_one(abridged: bool) -> None:
+    data = repeating(3)
     made = value(data)
     assert made == plain_unpickled(data)
-    assert len({id(event["frames"]) for event in made["device_traces"][0]}) < 8
-    assert len(Abridged([data]).bodies[0]) < len(data) - 500
+    lists = len({id(event["frames"]) for event in made["device_traces"][0]})
+    saved = len(data) - len(Abridged([data]).bodies[0])
+    assert (lists < 8 and saved > 1000) if abridged else (lists == 90 and saved == 0)
+
+
+@pytest.mark.parametrize("abridged", [True], indirect=True)
+def test_a_file_is_abridged_if_much_in_it_comes_again(abridged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert pays([repeating(3)[11:]])
+    assert not pays([repeating(90)[11:]])
+    assert not pays([])
+    once = repeating(90)[11:]
+    assert pays([once] * (pickle_abridged.LARGE // len(once) + 1))
+    assert not pays([pickle_abridged.LARGE * b"N"])
 
 
 def test_frames_that_end_anywhere_between_instructions() -> None:
@@ -104,6 +131,9 @@ MANY_LONGS = b"".join(b"\x8a\x10" + (i * (2**61 - 1)).to_bytes(16, "little") + b
         b"B\1\0\0\0a",
         b"\x96\4\0\0\0\0\0\0\0abcd\x94",
         b"]\x94(NNe2",
+        b"]\x94(e",
+        b"]\x94(h\1h\1ea0",
+        b"}\x94(u",
         b"\x8f\x94",
         b"}\x94(" + BOMB + b"u",
         b"}\x94(" + MANY_LONGS + b"u",
@@ -232,14 +262,32 @@ def test_what_would_be_built_is_bounded() -> None:
     assert value(framed(b"]\x94(" + 1_000_000 * b"}\x94" + b"e.")) is None
 
 
-def test_a_list_that_is_appended_to_is_not_one_with_its_like() -> None:
+def test_a_list_that_is_appended_to_is_not_one_with_its_like(abridged: bool) -> None:
     stack = b"]\x94(" + b"h\1" * 8 + b"e"
     for more in (b"h\1a", b"(h\1h\1e"):
         data = framed(b"}\x94(\x8c\1x\x94" + stack + more + b"\x8c\1y\x94" + stack + b"u.")
         assert len(plain_unpickled(data)["x"]) > len(plain_unpickled(data)["y"]) == 8
-        assert value(data) is None
+        assert value(data) == (None if abridged else plain_unpickled(data))
     data = framed(b"}\x94(\x8c\1x\x94" + stack + b"\x8c\1y\x94" + stack + b"u.")
     assert value(data) == {"x": ["x"] * 8, "y": ["x"] * 8}
+
+
+@pytest.mark.parametrize("ask", [b"\0", b"\1", b"\0\0\0\0Q]\x94(h\1ea0\x8b\4\0\0\0\1"])
+def test_only_what_is_abridged_asks(ask: bytes) -> None:
+    """The file has instructions as they are put in place of a list."""
+    data = holding(b"]\x94(\x8b\4\0\0\0" + ask + b"\0\0\0Q\x94h\1e")
+    assert value(data) is None
+
+
+def test_nothing_of_it_stays_until_cycles_are_looked_for() -> None:
+    data = repeating(3)
+    gc.collect()
+    gc.disable()
+    try:
+        assert value(data) is not None
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
