@@ -41,19 +41,20 @@ class StringTable:
     """Builds `Strings`; equal texts get equal numbers."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
+        """Of each text so far."""
 
     def intern(self, text: str) -> int:
         """The number of this text."""
-        return self._numbers.setdefault(text, len(self._numbers))
+        return self.numbers.setdefault(text, len(self.numbers))
 
     def freeze(self) -> Strings:
         """The finished strings. Lone surrogates (odd file names) are written as `?`."""
-        whole = "".join(self._numbers)
+        whole = "".join(self.numbers)
         blob = whole.encode("utf-8", "replace")
-        lengths: Iterable[int] = map(len, self._numbers)
+        lengths: Iterable[int] = map(len, self.numbers)
         if len(blob) > len(whole):
-            lengths = (len(text.encode("utf-8", "replace")) for text in self._numbers)
+            lengths = (len(text.encode("utf-8", "replace")) for text in self.numbers)
         return Strings(np.frombuffer(blob, np.uint8), np.array([0, *accumulate(lengths)], np.int64))
 
 
@@ -78,6 +79,15 @@ class StackTable:
         """The row of this frame, whose file is the string with this number."""
         key = (self._strings.intern(name), file, line)
         return self._frames.setdefault(key, len(self._frames))
+
+    def frames_of(self, frames: Iterable[tuple[str, int, int]]) -> list[int]:
+        """The row of each of these frames: function, file as `frame_of` has it, line."""
+        numbers, rows = self._strings.numbers, self._frames
+        out = []
+        for name, file, line in frames:
+            key = numbers.setdefault(name, len(numbers)), file, line
+            out.append(rows.setdefault(key, len(rows)))
+        return out
 
     def file(self, path: str) -> int:
         """The number of this string, for `frame_of`."""

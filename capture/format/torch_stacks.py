@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -86,38 +88,34 @@ class StackReader:
 
     def _learn(self, chains: list[tuple[Chain, Any]]) -> None:
         """Look into those frames of these chains that have no row yet."""
-        frames = {number: frame for chain in chains for number, frame in zip(*chain)}
+        frames = {number: frame for one in chains for number, frame in zip(*one)}
         numbers = [number for number in frames if number not in self._frames]
-        keys = _keys(list(map(frames.__getitem__, numbers)))
-        known, files, row_of = self._known, self._files, self._stacks.frame_of
-        for key in dict.fromkeys(keys):
-            if key not in known:
-                name, path, line = key
-                file = files.get(path)
-                known[key] = row_of(name, self._file(path) if file is None else file, line)
+        keys, distinct = _keys(list(map(frames.__getitem__, numbers)))
+        known, files = self._known, self._files
+        new = [key for key in distinct if key not in known]
+        for path in dict.fromkeys([path for _, path, _ in new]):
+            if path not in files:
+                self.saw_npu = self.saw_npu or "torch_npu" in path
+                files[path] = self._stacks.file(short_path(path, self._project))
+        known.update(zip(new, self._stacks.frames_of([(name, files[path], line) for name, path, line in new])))
         self._frames.update(zip(numbers, map(known.__getitem__, keys)))
 
-    def _file(self, path: str) -> int:
-        self.saw_npu = self.saw_npu or "torch_npu" in path
-        file = self._files[path] = self._stacks.file(short_path(path, self._project))
-        return file
 
-
-def _keys(frames: list[Any]) -> list[_Key]:
-    """What tells each of these frames from others."""
+def _keys(frames: list[Any]) -> tuple[list[_Key], Iterable[_Key]]:
+    """(what tells each of these frames from others, the same without repetition)."""
     if not set(map(type, frames)) <= {dict}:
         raise ValueError("a stack is not a list of records")
     try:
         keys: list[_Key] = list(map(itemgetter("name", "filename", "line"), frames))
-        if set(map(type, map(itemgetter(2), keys))) <= {int} and all(map(_is_key, set(keys))):
-            return keys
+        if set(map(type, map(itemgetter(2), keys))) == {int}:
+            distinct = dict.fromkeys(keys)
+            names, paths, lines = zip(*distinct)
+            if set(map(type, chain(names, paths))) == {str} and min(lines) >= 0 and max(lines) < _MOST_LINES:
+                return keys, distinct
     except (KeyError, TypeError):
         pass
-    return list(map(_key, frames))
-
-
-def _is_key(key: tuple[Any, ...]) -> bool:
-    return type(key[0]) is type(key[1]) is str and 0 <= key[2] < _MOST_LINES
+    keys = list(map(_key, frames))
+    return keys, dict.fromkeys(keys)
 
 
 def _key(frame: Row) -> _Key:
