@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from memstrata.capture.format.schema import B1
 
 from ..look import palette
+from ..look.frame_cut import frame_cut
 from ..look.tips import one_line, tip
 from ..look.units import bytes_text, exact_bytes_text, percent_text
 from ..model.stack_tree import NO_STACK, StackTree
@@ -128,7 +129,8 @@ class Icicle(QWidget):
             painter.fillRect(QRectF(inside.left(), inside.bottom() - 2, inside.width(), 2), QColor(self.theme.text))
         if rect.width() > 34:
             painter.setPen(QColor(palette.text_on(fill)))
-            text = f"{one_line(self.name_of(node))}  {bytes_text(int(self.tree.bytes[node]))}"
+            name = frame_cut(one_line(self.name_of(node)), inside.width() - 8, metrics.horizontalAdvance)
+            text = f"{name}  {bytes_text(int(self.tree.bytes[node]))}"
             text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, inside.width() - 8)
             painter.drawText(inside.adjusted(4, 0, -4, 0), Qt.AlignmentFlag.AlignVCenter, text)
 

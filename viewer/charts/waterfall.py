@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QFontMetricsF, QHelpEvent, QKeyEvent, QMouseEv
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from ..analysis.waterfall import Step, Waterfall
+from ..look.frame_cut import frame_cut
 from ..look.tips import one_line, tip
 from ..look.units import bytes_text, difference_text, exact_bytes_text
 from ..model.paints import Paint
@@ -111,7 +112,8 @@ class WaterfallChart(QWidget):
     def _words(self, painter: QPainter, row: QRectF, metrics: QFontMetricsF, name: str, size: str, left: float) -> None:
         painter.setPen(QColor(self.theme.text))
         room = left - _EDGE - _GAP
-        shown = metrics.elidedText(one_line(name), Qt.TextElideMode.ElideMiddle, room + 1)
+        name = frame_cut(one_line(name), room, metrics.horizontalAdvance)
+        shown = metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, room + 1)
         middle = Qt.AlignmentFlag.AlignVCenter
         painter.drawText(QRectF(_EDGE, row.top(), room + 2, row.height()), middle | Qt.AlignmentFlag.AlignLeft, shown)
         painter.drawText(row.adjusted(0, 0, -_EDGE, 0), middle | Qt.AlignmentFlag.AlignRight, size)

@@ -70,7 +70,7 @@ def by_difference(rows: Sequence[DiffRow]) -> I64:
 
 
 def slot_columns(diff: Diff, names: tuple[str, str]) -> list[Column]:
-    """The most bytes alive in each phase of each super-block; empty where only one run has it."""
+    """The most bytes alive in each phase of each super-block; a dash where only one run has it."""
     rows = diff.by_super_block_slot
     a = np.array([row.a.bytes if row.a else -1 for row in rows], np.int64)
     b = np.array([row.b.bytes if row.b else -1 for row in rows], np.int64)
@@ -135,14 +135,14 @@ def _columns(
 
     def sized(sizes: I64, name: str) -> Column:
         return Column(
-            name, sizes, lambda i: bytes_text(int(sizes[i])) if sizes[i] >= 0 else "",
+            name, sizes, lambda i: bytes_text(int(sizes[i])) if sizes[i] >= 0 else "-",
             lambda i: exact_bytes_text(int(sizes[i])) if sizes[i] >= 0 else "this run has no such place", True,
             meaning=name,
         )  # fmt: skip
 
     changed = Column(
-        "difference", difference, lambda i: difference_text(int(difference[i])) if both[i] else "",
-        lambda i: exact_bytes_text(int(difference[i])), True, share,
+        "difference", difference, lambda i: difference_text(int(difference[i])) if both[i] else "-",
+        lambda i: exact_bytes_text(int(difference[i])) if both[i] else "only one run has such a place", True, share,
     )  # fmt: skip
     return [
         Column(title, np.arange(len(labels)), lambda i: labels[i], swatch=swatch),
