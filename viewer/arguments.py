@@ -86,7 +86,7 @@ def _add_export(commands: Any) -> None:
 
 
 def _add_check(commands: Any) -> None:
-    check = _command(commands, "check", "hold a run to limits; exit status 1 if it is over one or its step failed")
+    check = _command(commands, "check", "hold a run to limits; exit status 1 if it is over one or was cut short")
     check.add_argument("file", metavar="FILE", help="a file, or a folder of ranks, each of which is held to the limits")
     for figure in ("peak", "activations", "reserved"):
         check.add_argument(f"--max-{figure}", metavar="SIZE", help=f"most bytes of {figure}, such as 30GiB")

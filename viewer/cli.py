@@ -9,7 +9,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -145,7 +144,7 @@ def _export(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from .analysis.check import FIGURES, Limits, judge
-    from .analysis.opened import beside
+    from .analysis.opened import held
     from .look.units import parse_bytes, parse_percent
     from .report.check_text import check_json, check_text
 
@@ -157,12 +156,12 @@ def _check(options: argparse.Namespace) -> int:
         None if options.max_layer is None else parse_bytes(options.max_layer),
         tolerance=parse_percent(options.tolerance or "0"),
     )
-    results = [judge(run, replace(limits, baseline=past)) for run, past in beside(options.file, options.baseline)]
+    verdict = judge(held(options.file, options.baseline), limits)
     if options.json:
-        print_json(check_json(results))
+        print_json(check_json(verdict))
     else:
-        print_text(check_text(results))
-    return 0 if all(result.passed for result in results) else 1
+        print_text(check_text(verdict))
+    return 0 if verdict.passed else 1
 
 
 def _diff(options: argparse.Namespace) -> int:

@@ -140,8 +140,58 @@ def test_every_rank_is_held_to_the_limits(capsys, samples, tmp_path):
     status, answer = checked(capsys, ranks, "--baseline", str(samples / "ranks" / "rank-00.mstrata"))
     assert status == 1 and [rank["passed"] for rank in answer["ranks"]] == [True, False]
     assert cli.main(["check", ranks, "--max-peak", "1GiB"]) == 0
-    assert capsys.readouterr().out.count("within every limit") == 2
+    said = capsys.readouterr().out
+    assert said.startswith("ranks: 2 ranks within every limit\n\n") and said.count("within every limit") == 3
+    assert cli.main(["check", ranks, "--max-peak", str(peaks[0])]) == 1
+    assert capsys.readouterr().out.startswith("ranks: 1 of 2 ranks failed\n\n")
     (tmp_path / "one").mkdir()
     shutil.copy(samples / "ranks" / "rank-00.mstrata", tmp_path / "one")
     assert cli.main(["check", ranks, "--baseline", str(tmp_path / "one")]) == 2
     assert capsys.readouterr().err.endswith("has no rank 1 to hold rank-01.mstrata against\n")
+
+
+MISSING = "The run had 2 ranks; rank 1 is missing here."
+
+
+@pytest.mark.parametrize("rest", ["gone", "damaged"])
+def test_a_folder_that_lacks_a_rank_passes_no_check(capsys, samples, tmp_path, rest):
+    """A rank that the system killed writes no file, or half of one."""
+    shutil.copy(samples / "ranks" / "rank-00.mstrata", tmp_path)
+    if rest == "damaged":
+        (tmp_path / "rank-01.mstrata").write_bytes((samples / "ranks" / "rank-01.mstrata").read_bytes()[:5000])
+    status, answer = checked(capsys, str(tmp_path), "--max-peak", "1GiB")
+    assert (status, answer["passed"], answer["failure"]) == (1, False, MISSING)
+    assert [rank["passed"] for rank in answer["ranks"]] == [True]
+    assert [note[:26] for note in answer["notes"]] == ["rank-01.mstrata is damaged"] * (rest == "damaged")
+    assert cli.main(["check", str(tmp_path), "--max-peak", "1GiB"]) == 1
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert (
+        first == f"{tmp_path.name}: 1 rank within every limit, but not all are here" and second == f"FAILED {MISSING}"
+    )
+
+
+def test_a_snapshot_in_which_memory_ran_out_passes_no_check(capsys, snapshots):
+    path = str(snapshots / "torch28-oom-three-gpus-expandable.pickle")
+    status, answer = checked(capsys, path, "--max-peak", "100GiB")
+    assert (status, answer["passed"], answer["figures"][0]["passed"]) == (1, False, True)
+    assert answer["failure"] == "cuda:1 ran out of memory when 4.94 GiB more was asked for."
+    assert answer["notes"] == ["Checked: cuda:1, whose peak is the highest. Not checked: cuda:0, cuda:2."]
+    assert cli.main(["check", path, "--max-peak", "100GiB"]) == 1
+    assert "memory ran out, so nobody knows" in capsys.readouterr().out.partition("FAILED")[0]
+
+
+def test_a_baseline_that_raised_is_said(capsys, files, samples):
+    status, answer = checked(capsys, files["after"], "--baseline", str(samples / "raised.mstrata"))
+    assert status == 1
+    assert answer["notes"][0].startswith("raised.mstrata is no whole step to be held against: The step raised Runtime")
+
+
+def test_reserved_memory_is_also_blamed_on_what_is_not_in_use(capsys, snapshots):
+    path = str(snapshots / "torch23-train.pickle")
+    run = Run(open_file(path))
+    at = int(run.reserved.argmax())
+    _, answer = checked(capsys, path, "--max-reserved", "1GiB", "--max-peak", "1GiB")
+    peak, reserved = answer["figures"]
+    unused = {"label": "reserved and unused", "bytes": int(run.reserved[at] - run.curve[at]), "baseline_bytes": None}
+    assert reserved["blame"][0] == unused | {"growth_bytes": unused["bytes"]}
+    assert "reserved and unused" not in [row["label"] for row in peak["blame"]]

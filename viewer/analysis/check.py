@@ -6,16 +6,21 @@ What is over a limit is blamed on layers: on those that grew most against the ba
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ..look.units import bytes_text, count_text
 from ..look.words import OUTSIDE_LAYERS
+from ..model.failed import largest_failed
 from ..model.grouping import preferred
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
+from .opened import Held
 from .trust import LOSSES
 
+UNUSED = "reserved and unused"
+"""What an allocator holds beside what is alive."""
 BLAMED = 5
 """Groups named for each figure over its limit."""
 
@@ -60,17 +65,33 @@ class Checked:
 @dataclass(frozen=True)
 class Result:
     """What is said of one run: every figure, why they do not vouch for a whole step (empty where they do), and what
-    was left unchecked or uncertain."""
+    was left unchecked or uncertain. `cut_short` says the same as `failure` in a few words."""
 
     name: str
     figures: tuple[Checked, ...]
     failure: str
+    cut_short: str
     notes: tuple[str, ...]
 
     @property
     def passed(self) -> bool:
         """Nothing is over its limit, and the step came to its end."""
         return not self.failure and all(figure.passed for figure in self.figures)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of a file, or of a folder (`name`, empty for a file): of each rank, and of the folder itself."""
+
+    results: tuple[Result, ...]
+    name: str = ""
+    failure: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Every rank is there and within its limits."""
+        return not self.failure and all(result.passed for result in self.results)
 
 
 @dataclass(frozen=True)
@@ -119,23 +140,62 @@ FIGURES: dict[str, _Figure] = {
 """What can be limited, in the order of the answer."""
 
 
-def judge(run: Run, limits: Limits) -> Result:
-    """`check`, and how far it can be trusted. Raises ValueError as it does, and for a file without any memory."""
+def judge(held: Held, limits: Limits) -> Verdict:
+    """Every run of a file or folder against the limits. Raises ValueError as `check` does, and for a file without any
+    memory. A folder that lacks a rank fails: what its step needed is not known."""
+    results = tuple(_judge(run, replace(limits, baseline=past)) for run, past in held.pairs)
+    folder, against = held.folder, held.against
+    if folder is None:
+        return Verdict(results)
+    notes = [problem for problem in folder.problems if problem != folder.incomplete]
+    if against is not None and against.world_size != folder.world_size:
+        notes.append(f"The baseline had {count_text(against.world_size, 'rank')}, this run {folder.world_size}.")
+    return Verdict(results, folder.name, folder.incomplete, tuple(notes))
+
+
+def _judge(run: Run, limits: Limits) -> Result:
     figures = check(run, limits)
     if not run.peak_bytes and not run.n_events:
         raise ValueError(f"{run.name} cannot be checked: it has neither events nor memory")
-    raised = [problem.text for problem in run.problems if problem.code == "step_raised"]
-    notes = [problem.text for problem in run.problems if problem.code in LOSSES and problem.text not in raised]
+    cut_short, failure = _stopped(run)
+    notes = [problem.text for problem in run.problems if problem.code in LOSSES and problem.text != failure]
     if "timeline" not in run.capabilities:
         notes.append("There is no history: the figures are those of the end, and a peak before it is not seen.")
+    notes += _other_devices(run)
     if limits.baseline is not None:
         notes += _not_compared(run, limits.baseline)
-    return Result(run.name, figures, raised[0] if raised else "", tuple(notes))
+    return Result(run.name, figures, failure, cut_short, tuple(notes))
+
+
+def _stopped(run: Run) -> tuple[str, str]:
+    """Why the figures of a run are not those of a whole step, in few words and in a sentence; empty where they are. A
+    recording knows whether its step ended, whatever it ran into; a snapshot knows only that memory ran out."""
+    raised = [problem.text for problem in run.problems if problem.code == "step_raised"]
+    if raised:
+        return "the step did not end", raised[0]
+    if run.recording.meta.kind != "snapshot":
+        return "", ""
+    devices = enumerate(run.recording.meta.devices)
+    asked = [(failed[1], device.name) for row, device in devices if (failed := largest_failed(run.on(row)))]
+    if not asked:
+        return "", ""
+    size, device = max(asked)
+    return "memory ran out", f"{device} ran out of memory when {bytes_text(size)} more was asked for."
+
+
+def _other_devices(run: Run) -> list[str]:
+    """That a file has more devices than the one that is held to the limits."""
+    rows = [row for row in range(len(run.recording.meta.devices)) if row != run.device_row]
+    others = [other.device.name for other in map(run.on, rows) if other.peak_bytes]
+    if not others:
+        return []
+    return [f"Checked: {run.device.name}, whose peak is the highest. Not checked: {', '.join(others)}."]
 
 
 def _not_compared(run: Run, baseline: Run) -> list[str]:
-    """Figures that only one of the two files has."""
-    notes = []
+    """Figures that only one of the two files has, and a baseline that is not that of a whole step."""
+    _, failure = _stopped(baseline)
+    notes = [f"{baseline.name} is no whole step to be held against: {failure}"] if failure else []
     for name, figure in FIGURES.items():
         lacking = [one for one in (run, baseline) if figure.measure(one) is None]
         if len(lacking) == 1:
@@ -206,7 +266,9 @@ def _sizes(run: Run, key: str, position: int, figure: str) -> dict[str, tuple[in
     grouping = run.grouping(key)
     sums = np.zeros(len(grouping), np.int64)
     np.add.at(sums, grouping.labels[rows], run.allocations.bytes[rows])
-    return {
+    unused = 0 if run.reserved is None else int(run.reserved[position] - run.curve[position])
+    cached = {UNUSED: (unused, AllocationQuery(position))} if figure == "reserved" else {}
+    return cached | {
         name: (int(size), AllocationQuery(position, categories=categories, group=(key, label)))
         for label, (name, size) in enumerate(zip(grouping.names, sums.tolist(), strict=True))
     }

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from ..model.run import Run
 from ..sources import open_file, open_run_directory
 from ..sources.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class Held:
+    """Runs, each with what it is held against; `folder` is where they are ranks of one run, `against` where the
+    others are."""
+
+    pairs: tuple[tuple[Run, Run | None], ...]
+    folder: RunDirectory | None = None
+    against: RunDirectory | None = None
 
 
 def run_of_file(path: str) -> Run:
@@ -19,17 +30,19 @@ def runs_of_ranks(directory: RunDirectory) -> list[Run]:
     return [Run(file.recording, name=file.name) for file in directory.ranks]
 
 
-def beside(path: str, baseline: str | None) -> list[tuple[Run, Run | None]]:
+def held(path: str, baseline: str | None) -> Held:
     """The run of a file, or each rank of a folder, with what it is held against: the same rank of another folder, or
     one file for all. ValueError with one sentence for a rank that the other folder lacks."""
     if not os.path.isdir(path):
-        return [(run_of_file(path), None if baseline is None else run_of_file(baseline))]
-    runs = runs_of_ranks(open_run_directory(path))
+        return Held(((run_of_file(path), None if baseline is None else run_of_file(baseline)),))
+    folder = open_run_directory(path)
+    runs = runs_of_ranks(folder)
     if baseline is None or not os.path.isdir(baseline):
         past = None if baseline is None else run_of_file(baseline)
-        return [(run, past) for run in runs]
-    others = {run.recording.meta.rank: run for run in runs_of_ranks(open_run_directory(baseline))}
+        return Held(tuple((run, past) for run in runs), folder)
+    against = open_run_directory(baseline)
+    others = {run.recording.meta.rank: run for run in runs_of_ranks(against)}
     for run in runs:
         if run.recording.meta.rank not in others:
             raise ValueError(f"{baseline} has no rank {run.recording.meta.rank} to hold {run.name} against")
-    return [(run, others[run.recording.meta.rank]) for run in runs]
+    return Held(tuple((run, others[run.recording.meta.rank]) for run in runs), folder, against)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from ..analysis.check import Blame, Checked, Result
-from ..look.units import bytes_text, difference_text, percent_text
+from ..analysis.check import Blame, Checked, Result, Verdict
+from ..look.units import bytes_text, count_text, difference_text, percent_text
 from .layout import joined, table, wrapped
 
 
-def check_text(results: Sequence[Result]) -> str:
-    """The whole answer in 80 columns, one page for each run."""
-    return "\n".join(joined(_page(result)) for result in results)
+def check_text(verdict: Verdict) -> str:
+    """The whole answer in 80 columns: of a folder what is said of it as one, then one page for each run."""
+    said = wrapped(f"FAILED {verdict.failure}") if verdict.failure else []
+    said += [line for note in verdict.notes for line in wrapped(f"note {note}")]
+    folder = [[*wrapped(_whole(verdict)), *said]] if verdict.name else []
+    return "\n".join(map(joined, [*folder, *map(_page, verdict.results)]))
+
+
+def _whole(verdict: Verdict) -> str:
+    """Of a folder, how many of its ranks passed."""
+    failed = sum(not result.passed for result in verdict.results)
+    ranks = count_text(len(verdict.results), "rank")
+    said = f"{failed} of {ranks} failed" if failed else f"{ranks} within every limit"
+    return f"{verdict.name}: {said}{', but not all are here' * bool(verdict.failure)}"
 
 
 def _page(result: Result) -> list[str]:
@@ -25,7 +35,7 @@ def _page(result: Result) -> list[str]:
     verdict = f"{failed} of {len(result.figures)} over the limit" if failed else "within every limit"
     if result.failure:
         lines = [*wrapped(f"FAILED {result.failure}"), *lines]
-        verdict = "the step did not end, so nobody knows what all of it needs"
+        verdict = f"{result.cut_short}, so nobody knows what all of it needs"
     notes = [line for note in result.notes for line in wrapped(f"note {note}")]
     return [*wrapped(f"{result.name}: {verdict}"), *lines, *notes]
 
@@ -52,12 +62,17 @@ def _row(blame: Blame) -> tuple[str, ...]:
     return blame.label, bytes_text(blame.baseline_bytes), bytes_text(blame.bytes), difference_text(blame.weight)
 
 
-def check_json(results: Sequence[Result]) -> dict[str, Any]:
-    """The same as exact integers; of several ranks `ranks` has one object for each."""
-    if len(results) == 1:
-        return _result_json(results[0])
-    passed = all(result.passed for result in results)
-    return {"passed": passed, "ranks": [_result_json(result) for result in results]}
+def check_json(verdict: Verdict) -> dict[str, Any]:
+    """The same as exact integers; of a folder `ranks` has one object for each of its ranks."""
+    if not verdict.name:
+        return _result_json(verdict.results[0])
+    return {
+        "folder": verdict.name,
+        "passed": verdict.passed,
+        "failure": verdict.failure or None,
+        "notes": list(verdict.notes),
+        "ranks": [_result_json(result) for result in verdict.results],
+    }
 
 
 def _result_json(result: Result) -> dict[str, Any]:

@@ -37,6 +37,11 @@ class RunDirectory:
     missing: tuple[int, ...]
     problems: tuple[str, ...]
 
+    @property
+    def incomplete(self) -> str:
+        """Which ranks have no file that can be read, one of `problems`; empty where all have."""
+        return "".join(_missing(self.missing, self.world_size))
+
 
 RunKey = tuple[str | None, int]
 """What the files of one run have in common: the name the ranks agreed on, if they could, and the world size."""
