@@ -66,7 +66,7 @@ def test_a_column_is_shown_again_where_another_takes_its_place(narrow: Any, qtbo
         ("saved", "view", ["storage", "fate", "module", "made by", "shape", "kept for"]),
         ("prediction", "layers", ["layer", "measured", "difference"]),
         ("prediction", "items", ["item of the difference", "bytes"]),
-        ("problems", "steps", ["step", "time", "peak", "alive at its end", "growth"]),
+        ("problems", "steps", ["step", "time", "peak"]),
     ],
 )
 def test_tables_of_a_run_need_no_scrolling_across(
@@ -74,8 +74,7 @@ def test_tables_of_a_run_need_no_scrolling_across(
 ) -> None:
     table = getattr(narrow(1).bring_forward(key), name)
     qtbot.waitUntil(table.isVisible)
-    qtbot.waitUntil(lambda: no_scrolling(table))
-    assert titles(table) == kept
+    qtbot.waitUntil(lambda: no_scrolling(table) and titles(table) == kept)
 
 
 def test_differences_of_a_comparison_are_whole(narrow: Any, qtbot: QtBot) -> None:

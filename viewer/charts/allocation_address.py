@@ -81,7 +81,7 @@ class AddressPainter:
         self._backdrop = [still] if still is not None else []
         if beyond is not None:
             share = (beyond.x1 - beyond.x0) / (frame.x1 - frame.x0)
-            for pixels in self._density(frame, beyond, max(round(_SAMPLED * share), _FEWEST)):
+            for pixels in self._density(frame, beyond, min(max(round(_SAMPLED * share), _FEWEST), _SAMPLED)):
                 self._backdrop += [Cells(frame, pixels, beyond)] if pixels is not None else []
 
     def paint(self, painter: QPainter, frame: Frame, theme: Theme) -> None:

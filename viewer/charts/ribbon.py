@@ -18,7 +18,7 @@ from .frame import Frame, PixelItem
 from .rectangles import Rectangles
 from .theme import Theme, colour
 
-HEIGHT = 22
+HEIGHT, LOW_HEIGHT = 22, 18
 FOOT = 3
 _OPACITY = 0.28
 _NAMED = 24

@@ -26,7 +26,7 @@ from .grid import GridItem
 from .marks import MarkItem, Marks
 from .plot import RunPlot
 from .pointed_items import PointedBand
-from .ribbon import HEIGHT, RibbonItem
+from .ribbon import HEIGHT, LOW_HEIGHT, RibbonItem
 from .theme import Theme, current
 from .time_view import TimeView
 
@@ -244,4 +244,7 @@ class Timeline(RunPlot):
         self.moved.emit()
 
     def _title_axis(self) -> None:
-        self.x_axis.showLabel(self.height() >= _LOW)
+        low = self.height() < _LOW
+        self.x_axis.showLabel(not low)
+        if self.run.phases:
+            self.ribbon_view.setFixedHeight(LOW_HEIGHT if low else HEIGHT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QVBoxLayout, QWidget
 
 from ..analysis.steps import steps_of
 from ..charts.theme import Theme, current
@@ -18,9 +18,13 @@ from .table_view import TableView
 from .whole_step import put_whole_step_note
 
 _STEP_WIDTHS = (14, 9, 9, 10, 14, 11, 40)
-_STEP_SPARE = (2, 6)
-"""Columns of the steps that go where there is too little room: tokens, then what was left behind."""
+_STEP_SPARE = (2, 6, 4, 5)
+"""Columns of the steps that go where there is too little room, in this order: tokens, what was left behind, ..."""
+_LOW = 150
+"""Pixels of height below which the steps stand beside the problems: under each other neither would have a row."""
 _STEPS_SHOWN, _FEW = 5, 3  # rows of height
+_PROBLEMS, _OVER, _BESIDE = 4, 2, 5
+"""Shares of the room: of the problems, of the steps over them, of the steps beside them."""
 
 
 class ProblemsPanel(QWidget):
@@ -37,7 +41,7 @@ class ProblemsPanel(QWidget):
         self.text.setAccessibleName("Coverage")
         self.view = TableView("Problems", self)
         self.view.show_columns(problem_columns(scope.run))
-        self.view.set_widths(10, 8, 80, shared=(2,))
+        self.view.set_widths(9, 8, 80, shared=(2,), least={2: 18}, spare=(1,))
         self.view.sortByColumn(0, Qt.SortOrder.DescendingOrder)
         self.steps: LinkTable | None = self._steps()
         self._lay_out()
@@ -65,16 +69,22 @@ class ProblemsPanel(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.text)
+        self.tables = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         if self.steps is not None:
-            layout.addWidget(self.steps, 1)
-        layout.addWidget(self.view, 2)
+            self.tables.addWidget(self.steps, _OVER)
+        self.tables.addWidget(self.view, _PROBLEMS)
+        layout.addLayout(self.tables, 1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where it is low, the problems come first: a few of them are whole, and the steps have what is left."""
+        """The problems come first: a few of them are whole, and the steps have what is left."""
         super().resizeEvent(event)
         wrap_where_high(self, self.text)
+        low = self.height() < _LOW
+        self.tables.setDirection(QBoxLayout.Direction.LeftToRight if low else QBoxLayout.Direction.TopToBottom)
+        if self.steps is not None:
+            self.tables.setStretch(0, _BESIDE if low else _OVER)
         few = min(max(self.view.table.rowCount(), 1), _FEW)
-        self.view.setMinimumHeight(min(_height(self.view, few), self.height() // 2))
+        self.view.setMinimumHeight(0 if low else min(_height(self.view, few), self.height() // 2))
         put_whole_step_note(self, self.scope)
 
     def _show(self) -> None:
