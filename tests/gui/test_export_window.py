@@ -121,6 +121,28 @@ def test_the_table_in_front_keeps_its_order_and_has_exact_bytes(
     assert [row["category"] for row in rows] == [table.table.index(r, 1).data() for r in range(len(rows))]
 
 
+def test_a_table_in_a_file_has_times_in_seconds_and_numbers_without_commas(
+    opened: Any, choose: Callable[[str], str], tapes: tuple[str, str], pair: tuple[str, str], tmp_path: Path
+) -> None:
+    page = opened(tapes[0])
+    choose("The table in front: Alive here")
+    rows, run = table_of(tmp_path / "plain-alive-here.csv"), page.scope.run
+    table = page.views["alive"].view.table
+    assert len(rows) == len(table.rows) and {"allocated (s)", "freed (s)"} < set(rows[0])
+    for row, source in zip(rows, table.rows.tolist(), strict=True):
+        start, end = int(run.allocations.start[source]), int(run.allocations.end[source])
+        assert row["allocated (s)"] == ("" if run.allocations.before[source] else f"{run.time_of(start):.9f}")
+        assert row["freed (s)"] == (f"{run.time_of(end):.9f}" if end <= run.n_events else "")
+    assert "" in {row["freed (s)"] for row in rows} and any(row["allocated (s)"] for row in rows)
+    page.bring_forward("saved")
+    choose("The table in front: Saved tensors")
+    assert all(float(row["kept for (s)"]) > 0 for row in table_of(tmp_path / "plain-saved-tensors.csv"))
+    opened(*pair).bring_forward("runs")
+    choose("The table in front: All open runs")
+    (one,) = (row for row in table_of(next(tmp_path.glob("*open-runs.csv"))) if row["run"] == "before.mstrata")
+    assert float(one["step (s)"]) == pytest.approx(1.231482697, abs=1e-9) and one["tokens/s"] == "1586"
+
+
 def test_the_table_with_the_focus_is_in_front(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
     page = opened(tapes[0])
     page.views["legend"].view.setFocus()

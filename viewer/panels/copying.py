@@ -116,8 +116,12 @@ def _jobs_of(widget: QWidget | None) -> Jobs | None:
 
 def view_csv(view: QTableView | QTreeView, most: int | None = None) -> str:
     """What a view shows as CSV, of a tree the rows that are unfolded."""
+    table = view.model()
+    if isinstance(table, ArrayTable):
+        columns = [table.columns[column] for column in shown_columns(view)]
+        return columns_csv(columns, table.rows[:most], Job(0, "", lambda *_: None))
     rows = (index for number, index in enumerate(shown_rows(view)) if most is None or number < most)
-    return model_csv(view.model(), rows, shown_columns(view))
+    return model_csv(table, rows, shown_columns(view))
 
 
 def shown_rows(view: QTableView | QTreeView) -> Iterator[QModelIndex]:

@@ -47,6 +47,8 @@ class Column:
     """Rows that matter less, painted quietly."""
     meaning: str = ""
     """Hover text of the header."""
+    seconds: Callable[[int], float | None] | None = None
+    """Of a column of times: what files say, None for a cell whose text is no time."""
 
 
 class ArrayTable(QAbstractTableModel):

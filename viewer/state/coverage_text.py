@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def step_columns(steps: Sequence[StepFigures]) -> list[Column]:
     """A row for each step of the recording; `-` where a figure is not known."""
     return [
         Column("step", np.array([-1 if s.index is None else s.index for s in steps]), lambda i: _name(steps[i])),
-        _column("time", [s.seconds for s in steps], seconds_text),
+        replace(_column("time", [s.seconds for s in steps], seconds_text), seconds=lambda i: steps[i].seconds),
         _column("tokens", [s.tokens for s in steps], lambda value: count_text(int(value))),
         _column("peak", [s.peak_bytes for s in steps], bytes_text, exact_bytes_text),
         _column("alive at its end", [s.end_bytes for s in steps], bytes_text, exact_bytes_text),

@@ -60,6 +60,7 @@ def layer_columns(run: Run) -> list[Column]:
                 "device time", nanoseconds,
                 lambda i: seconds_text(int(nanoseconds[i]) / 1e9) if i < len(layers) else "-",
                 right=True, meaning="how long the device itself worked on the layer, forward and backward together",
+                seconds=lambda i: int(nanoseconds[i]) / 1e9 if i < len(layers) else None,
             )
         )  # fmt: skip
     return columns

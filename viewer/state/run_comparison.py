@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ def run_columns(figures: Sequence[RunFigures], sides: Sequence[str]) -> list[Col
         if any(value is not None for value in values):
             columns.append(_bytes(title, values, meaning))
     seconds, rates = [f.step_seconds for f in figures], [f.tokens_per_second for f in figures]
-    columns.append(_number("step", seconds, seconds_text, "median of the steps that were not recorded"))
+    step = _number("step", seconds, seconds_text, "median of the steps that were not recorded")
+    columns.append(replace(step, seconds=lambda i: seconds[i]))
     columns.append(_number("tokens/s", rates, lambda rate: f"{rate:,.0f}", "over the steps that were not recorded"))
     return columns
 

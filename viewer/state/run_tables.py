@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
 
 from memstrata.capture.format.schema import I64, NONE, Category, Fate, Severity
 
@@ -61,8 +64,24 @@ def allocation_columns(bands: Bands) -> list[Column]:
         frames = run.grouping("frame")
         columns.append(Column("made in", _ranks(frames.names)[frames.labels], lambda i: frames.names[frames.labels[i]]))
     if "timeline" in run.capabilities:
-        columns.append(Column("allocated", allocations.start, lambda i: born_text(run, i), right=True))
-        columns.append(Column("freed", allocations.end, lambda i: freed_text(run, i), right=True))
+        columns.append(
+            Column(
+                "allocated",
+                allocations.start,
+                lambda i: born_text(run, i),
+                right=True,
+                seconds=_seconds(run, allocations.start, ~allocations.before),
+            )
+        )
+        columns.append(
+            Column(
+                "freed",
+                allocations.end,
+                lambda i: freed_text(run, i),
+                right=True,
+                seconds=_seconds(run, allocations.end, allocations.end <= run.n_events),
+            )
+        )
     return columns
 
 
@@ -129,6 +148,11 @@ def freed_text(run: Run, row: int) -> str:
     """When an allocation was freed."""
     end = int(run.allocations.end[row])
     return "never" if end > run.n_events else moment_text(run, end)
+
+
+def _seconds(run: Run, positions: I64, known: NDArray[np.bool_]) -> Callable[[int], float | None] | None:
+    """Seconds from the first event to the position of each row, where it is in the file; None without times."""
+    return (lambda i: run.time_of(int(positions[i])) if known[i] else None) if run.has_times else None
 
 
 def _category(run: Run, row: int) -> str:

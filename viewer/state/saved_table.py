@@ -40,6 +40,7 @@ def saved_columns(run: Run) -> list[Column]:
         Column(
             "kept for", np.nan_to_num(kept, nan=-1.0, posinf=np.inf), lambda i: kept_text(run, kept, i), right=True,
             meaning="from packing until its storage was freed",
+            seconds=(lambda i: float(kept[i]) if np.isfinite(kept[i]) else None) if run.has_times else None,
         ),
     ]  # fmt: skip
 

@@ -18,6 +18,8 @@ from .jobs import Job
 
 _EXACT = re.compile(r"([+-]?[\d,]+) bytes?")
 """What a cell with a rounded size says on hover."""
+_GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})*")
+"""A whole number as it is shown."""
 _CHUNK = 5000
 """Rows between two looks at whether the table is still wanted."""
 
@@ -46,7 +48,7 @@ def columns_csv(columns: Sequence[Column], rows: I64, job: Job) -> str:
     """The same for a plain table of any length, in the order of `rows`; needs no Qt object, so a job can do it."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([safe_cell(column.title) for column in columns])
+    writer.writerow([safe_cell(f"{column.title} (s)" if column.seconds else column.title) for column in columns])
     for first in range(0, len(rows), _CHUNK):
         job.progress(first / len(rows), f"Writing row {first:,} of {len(rows):,}")
         for row in rows[first : first + _CHUNK]:
@@ -84,6 +86,9 @@ def _exact(model: QAbstractItemModel, index: QModelIndex, column: int) -> object
 
 
 def _plain(column: Column, row: int) -> object:
+    if column.seconds is not None:
+        seconds = column.seconds(row)
+        return "" if seconds is None else f"{seconds:.9f}"
     text = column.text(row)
     return _number(text, column.hint(row) if column.hint else text, cell(column, row, RawRole))
 
@@ -93,8 +98,8 @@ def _number(text: object, hover: object, raw: object) -> object:
     found = _EXACT.fullmatch(hover) if text and isinstance(hover, str) else None
     if found is not None:
         return int(found[1].replace(",", ""))
-    if isinstance(raw, int) and str(text).replace(",", "") == str(raw):
-        return raw
+    if isinstance(raw, int | float) and _GROUPED.fullmatch(str(text)):
+        return int(str(text).replace(",", ""))
     return text or ""
 
 
