@@ -32,7 +32,7 @@ _NUMBERS = {BYTES: 8, SHARE: 6, OWN: 9, COUNT: 6}
 """Characters of each column of numbers; names are cut before one of them is."""
 _SPARE = (OWN, COUNT, SHARE)
 """Columns that go where there is too little room, in this order."""
-_LEAST = 10  # characters of a name
+_LEAST = 15  # characters of a name
 _NARROW, _TALL = 560, 340  # pixels of the panel
 _DIRECTIONS = ("from callers down", "from allocations up to callers")
 
