@@ -265,9 +265,12 @@ class Window(QMainWindow):
 
 
 def _with(state: ViewState, loaded: Loaded) -> ViewState:
+    """Of more than two files opened together the first is held against the second, as `diff` begins."""
     for run in loaded.runs:
         state = opened(state, run, preferred(run))
-    return compared(state, loaded.pair) if loaded.ranks else state
+    if loaded.ranks:
+        return compared(state, loaded.pair)
+    return compared(state, (loaded.runs[0], loaded.runs[1])) if len(loaded.runs) > 2 else state
 
 
 def run(paths: list[str]) -> int:

@@ -135,21 +135,21 @@ def test_other_axes_and_a_click_on_them(opened: Any, window: Window, pair: tuple
 def test_of_three_runs_any_two_can_be_compared(opened: Any, window: Window, samples: Path) -> None:
     names = ["before.mstrata", "after.mstrata", "uniform.mstrata"]
     page = opened(*(str(samples / name) for name in names))
-    assert [run.name for run in page.pair] == names[1:]
+    assert [run.name for run in page.pair] == names[:2]
     assert all(box.isVisible() for box in page.bar.sides)
-    assert column(page.views["runs"], 1) == names and column(page.views["runs"], 0) == ["", "A", "B"]
+    assert column(page.views["runs"], 1) == names and column(page.views["runs"], 0) == ["A", "B", ""]
     throughput = column(page.views["runs"], len(page.views["runs"].table.columns) - 1)
     assert all(re.fullmatch(r"[\d,]+", text) for text in throughput)  # tokens per second of unrecorded steps
-    page.bar.sides[0].setFocus()
-    QTest.keyClick(page.bar.sides[0], Qt.Key.Key_Up)
+    page.bar.sides[1].setFocus()
+    QTest.keyClick(page.bar.sides[1], Qt.Key.Key_Down)
     page = front(window)
-    assert page.bar.sides[0].hasFocus()
+    assert page.bar.sides[1].hasFocus()
     assert [run.name for run in page.pair] == ["before.mstrata", "uniform.mstrata"]
     assert len(window.content.pages) == 1
-    QTest.keyClick(page.bar.sides[1], Qt.Key.Key_Up)
-    assert [run.name for run in front(window).pair] == ["before.mstrata", "after.mstrata"]
-    QTest.keyClick(front(window).bar.sides[1], Qt.Key.Key_Up)  # stands on the other side: they change places
-    assert [run.name for run in front(window).pair] == ["after.mstrata", "before.mstrata"]
+    QTest.keyClick(page.bar.sides[0], Qt.Key.Key_Down)
+    assert [run.name for run in front(window).pair] == ["after.mstrata", "uniform.mstrata"]
+    QTest.keyClick(front(window).bar.sides[0], Qt.Key.Key_Down)  # stands on the other side: they change places
+    assert [run.name for run in front(window).pair] == ["uniform.mstrata", "after.mstrata"]
 
 
 def test_two_runs_change_places(opened: Any, window: Window, tapes: tuple[str, str]) -> None:
@@ -159,7 +159,7 @@ def test_two_runs_change_places(opened: Any, window: Window, tapes: tuple[str, s
     page = front(window)
     assert [run.name for run in page.pair] == ["checkpointed.mstrata", "plain.mstrata"]
     assert page.answer.lines[0].text.startswith("Peak 36.0 MiB to 44.0 MiB: 8.00 MiB more (22.2%)")
-    assert page.views["saving"].heading == "Difference, after minus before"
+    assert page.views["saving"].heading == "Difference, B minus A"
     assert page.views["saving"].rows[0][1] == 8 * MIB
     window.undo_action.trigger()
     assert [run.name for run in front(window).pair] == ["plain.mstrata", "checkpointed.mstrata"]
@@ -180,7 +180,7 @@ def test_a_recording_and_a_snapshot_share_an_axis_with_a_name(opened: Any, sampl
     page = opened(str(samples / "before.mstrata"), str(snapshots / "torch24-linear-grad.pickle"))
     assert page.bar.axis.currentText() == "share of each run"
     assert page.chart.x_axis.labelText == "share of each run's events" and not page.structure.cells
-    assert page.views["saving"].heading == "Difference, after minus before"
+    assert page.views["saving"].heading == "Difference, B minus A"
     assert "5.63x as much" in page.answer.lines[0].text and "463" not in page.answer.lines[0].text
     assert "By phase and super-block" not in list(page.docks.tabs().values())
 
@@ -192,6 +192,28 @@ def test_states_without_a_history_have_no_curves_and_no_peak(opened: Any, snapsh
     assert not page.stack.isVisible() and "saving" not in page.views and page.cut.chart.isVisible()
     assert page.cut.chart.shown.b_bytes == page.pair[1].end_bytes
     assert not any("peak" in line.text.lower() for line in page.answer.lines)
+
+
+def test_a_state_and_a_peak_are_named_in_the_order_of_the_runs(
+    opened: Any, window: Window, snapshots: Path, pair: tuple[str, str]
+) -> None:
+    page = opened(str(snapshots / "torch22-state-second-gpu.pickle"), pair[1])
+    assert page.cut.when.text() == "From end to peak by"
+    assert page.answer.lines[2].text.startswith("At the end and at the peak: ")
+    QTest.mouseClick(page.bar.swap, Qt.MouseButton.LeftButton)
+    page = front(window)
+    assert page.cut.when.text() == "From peak to end by"
+    assert page.answer.lines[2].text.startswith("At the peak and at the end: ")
+
+
+def test_of_three_files_opened_together_the_first_is_held_against_the_second(
+    opened: Any, window: Window, pair: tuple[str, str], samples: Path, qtbot: QtBot
+) -> None:
+    page = opened(*pair, str(samples / "uniform.mstrata"))
+    assert [run.name for run in page.pair] == ["before.mstrata", "after.mstrata"]
+    window.open_paths([str(samples / "raised.mstrata")])
+    qtbot.waitUntil(lambda: len(window.session.state.runs) == 4, timeout=20_000)
+    assert [run.name for run in front(window).pair] == ["uniform.mstrata", "raised.mstrata"]
 
 
 def test_a_file_with_itself_differs_in_nothing(opened: Any, pair: tuple[str, str], qtbot: QtBot) -> None:
@@ -234,9 +256,9 @@ def test_curves_of_further_runs_stand_on_the_same_axis(
     opened: Any, window: Window, tapes: tuple[str, str], qtbot: QtBot
 ) -> None:
     """The plain step once more beside the pair: on every axis its line is that of the same run in the pair."""
-    page = opened(tapes[0], *tapes)
+    page = opened(*tapes, tapes[0])
     assert [run.name for run in page.pair] == ["plain.mstrata", "checkpointed.mstrata"]
-    other = window.session.state.runs[0]
+    other = window.session.state.runs[2]
     assert page.bar.others.isVisible() and page.bar.others.isChecked()
     for title in ("phase and layer", "time", "event order", "share of each run"):
         choose(page.bar.axis, title)
@@ -250,14 +272,14 @@ def test_curves_of_further_runs_stand_on_the_same_axis(
 def test_a_further_run_that_recomputes_has_its_own_events_in_each_cell(
     opened: Any, window: Window, tapes: tuple[str, str]
 ) -> None:
-    page = opened(tapes[1], tapes[0], tapes[1])
-    run, pair = window.session.state.runs[0], page.pair
+    page = opened(*tapes, tapes[1])
+    run, pair = window.session.state.runs[2], page.pair
     ((_, axis),) = page.chart.others.lines
     assert run not in pair and np.array_equal(axis.edges, page.structure.b.edges)
 
 
 def test_a_run_that_is_far_higher_is_left_out_at_first(opened: Any, samples: Path) -> None:
-    names = ("before.mstrata", "raised.mstrata", "raised.mstrata")
+    names = ("raised.mstrata", "raised.mstrata", "before.mstrata")
     page = opened(*(str(samples / name) for name in names))
     assert not page.bar.others.isChecked() and page.chart.others.lines == ()
     page.bar.others.click()

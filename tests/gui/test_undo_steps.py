@@ -62,12 +62,12 @@ def test_a_run_chosen_and_then_exchanged_are_two_steps(
     opened: Any, window: Window, tapes: tuple[str, str], pair: tuple[str, str], qtbot: QtBot
 ) -> None:
     opened(*tapes, pair[0])
-    before, plain = steps(window), window.session.state.runs[0]
+    before, third = steps(window), window.session.state.runs[2]
     bar = window.content.page.bar
-    bar.sides[0].setCurrentIndex(0)
-    bar.sides[0].activated.emit(0)
+    bar.sides[0].setCurrentIndex(2)
+    bar.sides[0].activated.emit(2)
     first = window.session.state
-    assert first.compared[0] is plain
+    assert first.compared[0] is third
     QTest.mouseClick(window.content.page.bar.swap, LEFT)
     assert window.session.state.compared == first.compared[::-1] and steps(window) == before + 2
     qtbot.keyClick(window, Qt.Key.Key_Z, CONTROL)

@@ -46,9 +46,11 @@ def has_history(run: Run) -> bool:
 
 
 def when_text(diff: Diff) -> str:
-    """`at the peaks`, or what stands in for them in files without a history."""
-    both = {has_history(diff.a), has_history(diff.b)}
-    return "at the peaks" if both == {True} else "at the end" if both == {False} else "at the peak and at the end"
+    """`at the peaks`, or what stands in for them in files without a history, in the order of the runs."""
+    a, b = has_history(diff.a), has_history(diff.b)
+    if a == b:
+        return "at the peaks" if a else "at the end"
+    return "at the peak and at the end" if a else "at the end and at the peak"
 
 
 def less_text(drop: int, whole: int) -> str:
@@ -139,7 +141,7 @@ def difference_title(diff: Diff) -> str:
     """What the figures are where they are no savings: `rank 1 minus rank 0`."""
     if ranks_of_one_run(diff.a, diff.b):
         return f"Rank {diff.b.recording.meta.rank} minus rank {diff.a.recording.meta.rank}"
-    return "Difference, after minus before"
+    return "Difference, B minus A"
 
 
 def _reserved(diff: Diff) -> str:

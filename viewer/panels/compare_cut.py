@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from ..analysis.comparison import when_text
+from ..analysis.comparison import has_history
 from ..analysis.diff import Diff, DiffRow
 from ..analysis.grouped import first_grouping, rows_by, shared_groupings
 from ..analysis.waterfall import waterfall
@@ -71,8 +71,8 @@ class CutPanel(QWidget):
         self.picked.emit(row)
 
     def _say_when(self) -> None:
-        words = {"at the peaks": "From peak to peak", "at the end": "From end to end"}
-        said = words.get(when_text(self.diff), "From peak to end")
+        first, second = ("peak" if has_history(run) else "end" for run in (self.diff.a, self.diff.b))
+        said = f"From {first} to {second}"
         self.when.setText(f"{said}, of what matches, by" if self.diff.filter else f"{said} by")
 
     def show_diff(self, diff: Diff) -> None:

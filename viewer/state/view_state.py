@@ -13,7 +13,7 @@ Segments = tuple[tuple[str, ...], ...]
 """The segments of a checkpoint plan, each the paths of its layers."""
 
 COMPARE = -1
-"""The page that compares the two runs opened last."""
+"""The page that compares two runs."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class ViewState:
     slot: int | None = None
     """Selected place on the structure axis of the comparison."""
     pair: tuple[Run, Run] | None = None
-    """The runs to compare, where they are not the two opened last: of several ranks the middle one and the outlier,
-    else what the user chose."""
+    """The runs to compare, where they are not the two opened last: the first two of more that were opened together, of
+    several ranks the middle one and the outlier, else what the user chose."""
     common_axis: str = ""
     """Key of the x axis of the comparison; empty for the one that suits the runs."""
     common_visible: tuple[float, float] | None = None
