@@ -75,8 +75,7 @@ def read_snapshot(
     segment_table, block_table = block_reader.tables(segments, rows)
     events = event_reader.events(traces, rows)
     marks = event_reader.marks(events, whole.get("external_annotations"))
-    settings = plain.settings(whole.get("allocator_settings"))
-    has_time = bool((events.time >= 0).all())
+    settings, has_time = plain.settings(whole.get("allocator_settings")), bool((events.time >= 0).all())
     kind = "npu" if frames.saw_npu else "cuda"
     return TorchRecords(
         devices=tuple(Device(f"{kind}:{ordinal}", ordinal) for ordinal in ordinals),

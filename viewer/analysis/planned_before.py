@@ -34,29 +34,32 @@ class PlannedBefore:
         return self.outcome.peak_bytes / max(self.b.peak_bytes, 1) - 1
 
     @property
+    def activation_bytes(self) -> int:
+        """The most bytes of activations that were measured."""
+        return int(self.b.activation_curve.max())
+
+    @property
     def activation_error(self) -> float:
         """Predicted / measured - 1, of activations."""
-        return self.outcome.activation_peak_bytes / max(int(self.b.activation_curve.max()), 1) - 1
+        return self.outcome.activation_peak_bytes / max(self.activation_bytes, 1) - 1
 
     @property
     def text(self) -> str:
         """`Planned from before.mstrata: peak 358 MiB, measured 358 MiB (+0.0%)...`"""
-        activations = int(self.b.activation_curve.max())
         return (
             f"Planned from {self.a.name}: peak {bytes_text(self.outcome.peak_bytes)}, measured"
             f" {bytes_text(self.b.peak_bytes)} ({_signed(self.peak_error)}); activations"
-            f" {bytes_text(self.outcome.activation_peak_bytes)}, measured {bytes_text(activations)}"
+            f" {bytes_text(self.outcome.activation_peak_bytes)}, measured {bytes_text(self.activation_bytes)}"
             f" ({_signed(self.activation_error)})"
         )
 
     @property
     def exact_text(self) -> str:
         """The same to the byte."""
-        activations = int(self.b.activation_curve.max())
         return (
             f"planned peak {exact_bytes_text(self.outcome.peak_bytes)}, measured {exact_bytes_text(self.b.peak_bytes)};"
             f" planned activations {exact_bytes_text(self.outcome.activation_peak_bytes)},"
-            f" measured {exact_bytes_text(activations)}"
+            f" measured {exact_bytes_text(self.activation_bytes)}"
         )
 
 

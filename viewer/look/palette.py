@@ -6,7 +6,7 @@ sight and with simulated protanopia and deuteranopia, and all others by 10 and m
 
 from __future__ import annotations
 
-from memstrata.capture.format.schema import Category, Fate, Phase
+from memstrata.capture.format.schema import Category, Phase
 
 BACKGROUND = {False: "#ffffff", True: "#1e1f22"}
 """By `dark`."""
@@ -95,17 +95,6 @@ def category_colour(category: Category | int, dark: bool = False) -> str:
 def hatch(category: Category | int) -> str:
     """`diagonal`, `dots`, or the empty string for a plain fill."""
     return HATCHES.get(Category(category), "")
-
-
-def fate_colour(fate: Fate | int, dark: bool = False) -> str:
-    """Kept is an activation, rematerialized is itself, dropped is grey, offloaded is communication."""
-    shown = {
-        Fate.kept: Category.activation,
-        Fate.rematerialized: Category.rematerialized,
-        Fate.dropped: Category.unattributed,
-        Fate.offloaded: Category.communication,
-    }
-    return category_colour(shown[Fate(fate)], dark)
 
 
 def phase_colour(phase: Phase | int, dark: bool = False) -> str:

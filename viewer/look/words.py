@@ -66,11 +66,6 @@ def severity_text(severity: Severity | int) -> str:
     return Severity(severity).name
 
 
-def layers_text(names: list[str]) -> str:
-    """`layers.8` or `layers.8 to layers.11`."""
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-
-
 def sentence_list(words: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

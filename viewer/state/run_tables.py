@@ -64,24 +64,12 @@ def allocation_columns(bands: Bands) -> list[Column]:
         frames = run.grouping("frame")
         columns.append(Column("made in", _ranks(frames.names)[frames.labels], lambda i: frames.names[frames.labels[i]]))
     if "timeline" in run.capabilities:
-        columns.append(
-            Column(
-                "allocated",
-                allocations.start,
-                lambda i: born_text(run, i),
-                right=True,
-                seconds=_seconds(run, allocations.start, ~allocations.before),
-            )
-        )
-        columns.append(
-            Column(
-                "freed",
-                allocations.end,
-                lambda i: freed_text(run, i),
-                right=True,
-                seconds=_seconds(run, allocations.end, allocations.end <= run.n_events),
-            )
-        )
+        born = _seconds(run, allocations.start, ~allocations.before)
+        freed = _seconds(run, allocations.end, allocations.end <= run.n_events)
+        columns += [
+            Column("allocated", allocations.start, lambda i: born_text(run, i), right=True, seconds=born),
+            Column("freed", allocations.end, lambda i: freed_text(run, i), right=True, seconds=freed),
+        ]
     return columns
 
 
