@@ -31,7 +31,7 @@ import functools
 import pickle
 import re
 from collections.abc import Iterable
-from itertools import accumulate
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -127,11 +127,10 @@ def value(data: bytes) -> Any:
     if not frames or len(data) > MOST or not _SOUND or _built(data) > BUILT_FREE + BUILT_PER_BYTE * len(data):
         return None
     abridged = Abridged(frames)
-    body = b"".join(abridged.bodies)
-    if not _plain(body, list(accumulate(map(len, abridged.bodies)))):
+    if not _plain(abridged.bodies):
         return None
     try:
-        made = _Refusing(_OneFrame(data[:2], body), abridged).load()
+        made = _Refusing(_Frames(data[:2], abridged.bodies), abridged).load()
     except Exception:  # whatever it is, the machine has the sentence for it
         return None
     return made if abridged.whole else None
@@ -149,24 +148,26 @@ def _built(data: bytes) -> int:
 
 
 def _frames(data: bytes) -> list[bytes]:
-    """What is in each frame; nothing if not all is in frames, as in protocols 4 and 5."""
+    """What is in each frame that has something; nothing if not all is in frames, as in protocols 4 and 5."""
     parts, p = [], 2
     while p < len(data):
         end = p + 9 + int.from_bytes(data[p + 1 : p + 9], "little")
         if data[p] != _FRAME or end > len(data):
             return []
-        parts.append(data[p + 9 : end])
+        parts += [data[p + 9 : end]] if end > p + 9 else []
         p = end
     return parts if data[:2] in (b"\x80\4", b"\x80\5") else []
 
 
-def _plain(body: bytes, ends: list[int]) -> bool:
-    """Whether all instructions are such as said above; `ends` is where in the body each frame ends."""
+def _plain(bodies: list[bytes]) -> bool:
+    """Whether all instructions are such as said above; `bodies` is what is in the frames."""
     go_on, one_value = (pattern.match for pattern in _patterns())
-    p, key = 0, False  # where to go on, and whether the last value is a key without its value
-    for end in ends:
+    left, key = b"", False  # of the frame before, and whether the last value is a key without its value
+    for number, body in enumerate(bodies, 1):
+        body = left + body if left else body
+        p, end = 0, len(body)
         while True:
-            matched = (one_value if key else go_on)(body, p, end)
+            matched = (one_value if key else go_on)(body, p)
             assert matched is not None
             at = matched.end()
             if key and at > p:
@@ -183,20 +184,20 @@ def _plain(body: bytes, ends: list[int]) -> bool:
             if p > end or body[p - 1] != _MEMOIZE or p - at > LONGEST:
                 return False
             key = not key
-        if end == len(body):
+        if number == len(bodies):
             return at == end - 1 and body[at] == _STOP and not key
-        if end - at > _LEFT or not boundary(body, at, end):
+        left = body[at:]
+        if len(left) > _LEFT or not boundary(left + bytes(_LEFT), 0, len(left)):
             return False
-        p = at
     return False
 
 
-class _OneFrame:
-    """A file with a pickle in one frame, which the unpickler asks for in one piece and takes without a copy."""
+class _Frames:
+    """A file with a pickle, in the pieces in which the unpickler asks for it: it takes each without a copy."""
 
-    def __init__(self, start: bytes, body: bytes) -> None:
-        parts = start[:1], start[1:], b"\x95", len(body).to_bytes(8, "little"), body
-        self._next = iter(parts).__next__
+    def __init__(self, start: bytes, bodies: list[bytes]) -> None:
+        frames = ((b"\x95", len(body).to_bytes(8, "little"), body) for body in bodies)
+        self._next = chain((start[:1], start[1:]), chain.from_iterable(frames)).__next__
 
     def read(self, size: int) -> bytes:
         """The next piece, if it is as long as is asked for."""
@@ -213,7 +214,7 @@ class _OneFrame:
 class _Refusing(pickle.Unpickler):
     """What no such file asks for is refused once more; only what is abridged asks for its lists."""
 
-    def __init__(self, file: _OneFrame, abridged: Abridged) -> None:
+    def __init__(self, file: _Frames, abridged: Abridged) -> None:
         super().__init__(file)
         if abridged.asks:
             self.persistent_load = abridged.answer  # type: ignore[method-assign]
