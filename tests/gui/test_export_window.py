@@ -196,7 +196,10 @@ def test_a_picture_as_svg_shows_the_same(
     points = [(x, y) for x in range(5, image.width(), 11) for y in range(60, image.height() - 40, 7)]
     same = sum(near(image.pixelColor(x, y), grabbed.pixelColor(x, y)) for x, y in points)
     assert same > 0.95 * len(points)
-    assert b"<text" in (tmp_path / "picture.svg").read_bytes()  # text stays text
+    written = (tmp_path / "picture.svg").read_text()
+    assert "<text" in written  # text stays text
+    families = set(re.findall('font-family="([^"]*)"', written))
+    assert families and all(family.endswith(", sans-serif") for family in families)  # what any browser has
 
 
 def test_the_view_with_the_focus_is_pictured(

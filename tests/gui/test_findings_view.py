@@ -46,6 +46,8 @@ def test_findings_are_listed_with_bytes_what_and_advice(raised: Any) -> None:
     assert rows == [[bytes_text(one.bytes), one.text, one.suggestion] for one in found]
     assert {one.code: one.bytes for one in found} == {"saved_never_used": 15 << 20, "alive_after_step": 15 << 20}
     assert table.index(0, 0).data(Qt.ItemDataRole.ToolTipRole) == exact_bytes_text(15 << 20)
+    said = f"15.0 MiB: {exact_bytes_text(15 << 20)}"
+    assert said in table.index(0, 1).data(Qt.ItemDataRole.ToolTipRole) and said in panel.whole.toolTip()
     assert panel.whole.isVisible() and panel.whole.text() == f"{found[0].text} {found[0].suggestion}"
 
 

@@ -11,6 +11,7 @@ from memstrata.viewer.look.units import bytes_text
 VOID = {"meta", "br", "rect", "line", "polyline", "path", "circle"}
 INLINE = {"span", "b", "i", "code"}
 HEADINGS = ("h1", "h2", "h3", "h4")
+ROUNDED = re.compile(r"\d [KMGTPE]iB")
 EXACT = re.compile(r"(-?[\d,]+) bytes?")
 
 
@@ -35,7 +36,10 @@ class Page(HTMLParser):
         self.heads: list[list[str]] = []
         """The head of each table."""
         self.words = ""
+        self.bare: list[str] = []
+        """Texts with a rounded size that is not exact on hover."""
         self._hover: list[int | None] = []
+        self._titled: list[bool] = []
         assert "url(" not in text and "@import" not in text
         assert "://" not in text.replace('xmlns="http://www.w3.org/2000/svg"', "")
         self.feed(text)
@@ -64,7 +68,9 @@ class Page(HTMLParser):
             self.words += " "
         if tag not in VOID:
             self.open.append(tag)
-            exact = EXACT.fullmatch(dict(attrs).get("title") or "")
+            said = dict(attrs).get("title") or ""
+            self._titled.append(bool(said))
+            exact = EXACT.fullmatch(said)
             self._hover.append(int(exact[1].replace(",", "")) if exact else None)
 
     def handle_endtag(self, tag: str) -> None:
@@ -72,11 +78,14 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
             self.words += "" if tag in INLINE else " "
             self._hover.pop()
+            self._titled.pop()
 
     def handle_data(self, data: str) -> None:
         if "style" in self.open:
             return
         self.words += data
+        if ROUNDED.search(data) and not any(self._titled) and "svg" not in self.open:
+            self.bare.append(data)
         if set(HEADINGS) & set(self.open):
             self.headings[-1] += data
         size = self._hover[-1] if self._hover else None

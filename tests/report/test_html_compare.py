@@ -162,6 +162,17 @@ def test_places_that_one_run_has_not_are_left_open(page: Page, diff: Diff) -> No
     assert [row[0].text for row in by_layer] == [row.slot.label for row in diff.by_layer_slot]
 
 
+def test_no_sentence_rounds_bytes_without_their_exact_count(
+    page: Page, ranks_page: Page, runs: list[Run], snapshots: Path
+) -> None:
+    """Headline, doubts and savings, of recordings, of ranks and of snapshots that have reserved memory."""
+    assert not page.bare and not ranks_page.bare
+    first, second = (snapshots / f"torch24-linear-{name}.pickle" for name in ("grad", "nograd"))
+    both = Page(diffs_html([Diff(run_of_file(str(first)), run_of_file(str(second)))]))
+    assert "Reserved at most 4.13 GiB to 4.13 GiB; reserved and unused" in both.words and not both.bare
+    assert not Page(diffs_html([Diff(runs[0], run_of_file(str(first)))])).bare
+
+
 def test_both_runs_stand_side_by_side(page: Page, diff: Diff) -> None:
     rows = {row[0].text: row for row in page.table("Both runs")}
     assert exact(rows["peak"]) == [diff.a.peak_bytes, diff.b.peak_bytes, diff.peak_difference_bytes]

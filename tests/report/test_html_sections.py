@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from memstrata.viewer.analysis.allocator.answer import Answer
+from memstrata.viewer.analysis.findings import findings
 from memstrata.viewer.analysis.prediction import predict
 from memstrata.viewer.analysis.residual import residual
 from memstrata.viewer.analysis.shape import plan_in_force, shape_of
@@ -117,7 +118,8 @@ def test_where_memory_ran_out_there_is_what_was_asked_for(snapshots: Path) -> No
     assert alive == run.curve[421]
     tried = page.table("Out of memory at event 421 (recorded)", 1)
     assert [row[1].text for row in tried] == ["yes" if change.passes else "no" for change in oom.changes]
-    assert [exact(row) for row in tried] == [[change.peak_reserved_bytes] for change in oom.changes]
+    assert [exact(row)[-1] for row in tried] == [change.peak_reserved_bytes for change in oom.changes]
+    assert [row[0].exact for row in tried] == [[c.more_bytes] if c.more_bytes else [] for c in oom.changes]
     devices = page.table("Devices")
     assert [row[0].text for row in devices] == ["0 cuda:0", "1 cuda:1 (shown here)", "2 cuda:2"]
     assert exact(devices[1]) == [run.baseline_bytes, run.peak_bytes, run.end_bytes]
@@ -142,6 +144,20 @@ def test_no_number_of_bytes_in_a_table_is_without_its_exact_count(page: Page) ->
     size = re.compile(r"[+-]?[\d.,]+ ([KMGTPE]i)?B")
     cells = [cell for _, rows in page.tables for row in rows for cell in row if size.fullmatch(cell.text)]
     assert len(cells) > 200 and all(cell.exact for cell in cells)
+
+
+@pytest.mark.parametrize("name", ["raised", "irregular", "encoder-decoder"])
+def test_no_sentence_rounds_bytes_without_their_exact_count(page: Page, samples: Path, name: str) -> None:
+    """Headline, findings, warnings, notes, plans, residual: whatever a reader may want to add up."""
+    assert page.words.count("MiB") > 300 and not page.bare
+    assert not Page(report_html(open_file(str(samples / f"{name}.mstrata")), name)).bare
+
+
+@pytest.mark.parametrize("name", ["torch28-oom-three-gpus-expandable", "torch23-train", "torch26-train-mid-run"])
+def test_no_sentence_about_a_snapshot_rounds_without_its_exact_count(snapshots: Path, name: str) -> None:
+    run, page = snapshot(snapshots, name)
+    assert "GiB" in page.words and not page.bare
+    assert all("click" not in found.suggestion for found in findings(run))  # a page and a text have nothing to click
 
 
 def test_a_figure_in_a_sentence_is_exact_where_it_is_known() -> None:

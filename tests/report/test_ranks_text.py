@@ -37,7 +37,7 @@ def test_the_rank_with_longer_sequences_stands_out(runs: list[Run]) -> None:
     for rows in (ranks.by_category, ranks.by_super_block):
         assert sum(row.difference_bytes for row in rows) == difference
     assert ranks.rows[1].activation_bytes == 2 * ranks.rows[0].activation_bytes
-    who, _, where, inputs = ranks_headline(ranks)
+    who, _, where, inputs = (said.text for said in ranks_headline(ranks))
     assert who.startswith("Rank 1 stands out: its peak is ")
     assert where.startswith("The largest part is in layers.5: +")
     assert inputs == "Its input is 2 x 256 x 256, that of rank 0 is 2 x 128 x 256."
@@ -51,18 +51,18 @@ def test_one_of_four(runs: list[Run]) -> None:
     low = of(runs[1], runs[0], runs[1], runs[1])
     assert low.outlier is not None
     assert low.outlier.rank == 1
-    assert ranks_headline(low)[0].count("less than rank 0's") == 1
+    assert ranks_headline(low)[0].text.count("less than rank 0's") == 1
     assert [row.rank for row in ranks.farthest(2)] == [0, 2]
 
 
 def test_ranks_that_agree_say_so(runs: list[Run]) -> None:
     ranks = of(runs[0], runs[0])
     assert (ranks.outlier, ranks.spread) == (None, 0)
-    assert ranks_headline(ranks) == (
-        "The 2 ranks agree: peak 40.7 MiB, highest and lowest within 0.0%.",
-    )  # fmt: skip
+    (agree,) = ranks_headline(ranks)
+    assert agree.text == "The 2 ranks agree: peak 40.7 MiB, highest and lowest within 0.0%."
     assert ranks.spread <= AGREE
-    assert ranks_headline(of(runs[0])) == ("One rank only: rank 0, peak 40.7 MiB.",)
+    (alone,) = ranks_headline(of(runs[0]))
+    assert alone.text == "One rank only: rank 0, peak 40.7 MiB." and alone.parts[1].bytes == runs[0].peak_bytes
 
 
 def test_ranks_are_neither_before_nor_after_each_other(runs: list[Run]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..look.units import bytes_text, count_text, difference_text, percent_text, ratio_text, seconds_text
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
+from .all_runs import figures_of
 from .diff import Diff, DiffRow
 from .grouped import first_grouping, rows_by
 from .headline import ITEMS, Line, Part, joined, line
@@ -27,17 +28,18 @@ def comparison_headline(diff: Diff) -> tuple[Line, Line, Line]:
 def _peaks(diff: Diff) -> Line:
     a, b = diff.a, diff.b
     one, two = (AllocationQuery(position=run.peak_position) for run in (a, b))
-    change = f"{less_text(diff.achieved_peak_drop_bytes, a.peak_bytes)}{_time(a, b)}"
+    drop = diff.achieved_peak_drop_bytes
+    change = Part(f": {less_text(drop, a.peak_bytes)}", None, abs(drop)), _time(a, b)
     if ranks_of_one_run(a, b):
         first, second = (f"{bytes_text(run.peak_bytes)} on rank {run.recording.meta.rank}" for run in (a, b))
-        return line(Part(f"Peak {first}", one, a.peak_bytes), ", ", Part(second, two, b.peak_bytes), f": {change}")
+        return line(Part(f"Peak {first}", one, a.peak_bytes), ", ", Part(second, two, b.peak_bytes), *change)
     if has_history(a) != has_history(b):
         words = [f"{'peak' if has_history(r) else 'active at the end'} {bytes_text(r.peak_bytes)}" for r in (a, b)]
         first = words[0][:1].upper() + words[0][1:]
-        return line(Part(first, one, a.peak_bytes), " to ", Part(words[1], two, b.peak_bytes), f": {change}")
+        return line(Part(first, one, a.peak_bytes), " to ", Part(words[1], two, b.peak_bytes), *change)
     word = "Peak" if has_history(a) else "Active at the end"
     first, second = f"{word} {bytes_text(a.peak_bytes)}", f" to {bytes_text(b.peak_bytes)}"
-    return line(Part(first, one, a.peak_bytes), Part(second, two, b.peak_bytes), f": {change}")
+    return line(Part(first, one, a.peak_bytes), Part(second, two, b.peak_bytes), *change)
 
 
 def has_history(run: Run) -> bool:
@@ -93,7 +95,7 @@ def _steps_timed(run: Run) -> int:
 def _savings(diff: Diff) -> Line:
     achieved, predicted = diff.achieved_saving_bytes, diff.predicted_saving_bytes
     if achieved is None:
-        return line(_reserved(diff) + _unknown_activations(diff))
+        return line(*_reserved(diff), _unknown_activations(diff))
     a, b = (int(run.activation_curve.argmax()) for run in (diff.a, diff.b))
     one, two = int(diff.a.activation_curve[a]), int(diff.b.activation_curve[b])
     parts: list[Part | str] = [
@@ -144,15 +146,17 @@ def difference_title(diff: Diff) -> str:
     return "Difference, B minus A"
 
 
-def _reserved(diff: Diff) -> str:
+def _reserved(diff: Diff) -> list[Part | str]:
     """What the allocator held, where both files say."""
-    ends = diff.a.end_state, diff.b.end_state
-    highest = diff.a.reserved, diff.b.reserved
-    if ends[0] is None or ends[1] is None or highest[0] is None or highest[1] is None:
-        return ""
-    most = " to ".join(bytes_text(int(curve.max())) for curve in highest if curve is not None)
-    unused = " to ".join(bytes_text(end.cached_bytes + end.rounding_bytes) for end in ends if end is not None)
-    return f"Reserved at most {most}; reserved and unused at the end {unused}. "
+    one, two = (figures_of(run) for run in (diff.a, diff.b))
+    if one.reserved_bytes is None or two.reserved_bytes is None or one.unused_bytes is None or two.unused_bytes is None:
+        return []
+    most, unused = ((one.reserved_bytes, two.reserved_bytes), (one.unused_bytes, two.unused_bytes))
+    return ["Reserved at most ", *_both(*most), "; reserved and unused at the end ", *_both(*unused), ". "]
+
+
+def _both(a: int, b: int) -> tuple[Part | str, ...]:
+    return Part(bytes_text(a), None, a), " to ", Part(bytes_text(b), None, b)
 
 
 def _unknown_activations(diff: Diff) -> str:

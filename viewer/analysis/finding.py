@@ -10,6 +10,7 @@ import numpy as np
 
 from memstrata.capture.format.schema import I64
 
+from ..look.units import exact_lines
 from ..model.query import AllocationQuery
 from ..model.run import Run
 
@@ -25,6 +26,13 @@ class Finding:
     suggestion: str
     """One sentence: what would change it."""
     query: AllocationQuery
+    sizes: tuple[int, ...] = ()
+    """The other bytes that the text rounds."""
+
+    @property
+    def exact(self) -> str:
+        """Every figure of the text to the byte, a line each."""
+        return "\n".join(exact_lines(dict.fromkeys((self.bytes, *self.sizes))))
 
     def as_json(self) -> dict[str, Any]:
         """What `memstrata report --json` prints of it; `allocations` are rows of the allocation table."""

@@ -186,7 +186,8 @@ def recompute_above_forward(run: Run) -> Finding | None:
     fates = run.saved_bytes_by_fate()
     unchecked = fates[Fate.kept] + fates[Fate.dropped]
     position = int(run.activation_curve.argmax())
-    if not fates[Fate.dropped] or int(run.activation_curve[position]) < NO_HELP * unchecked:
+    highest_bytes = int(run.activation_curve[position])
+    if not fates[Fate.dropped] or highest_bytes < NO_HELP * unchecked:
         return None
     rows = AllocationQuery(position=position, category=Category.rematerialized).select(run)
     size = bytes_of(run, rows)
@@ -195,11 +196,11 @@ def recompute_above_forward(run: Run) -> Finding | None:
     why += "" if segments < 2 else " together hold as much as the model does without them"
     return Finding(
         "checkpoints_do_not_help", size,
-        f"Checkpoints do not lower the activation peak: {bytes_text(int(run.activation_curve[position]))} in backward"
+        f"Checkpoints do not lower the activation peak: {bytes_text(highest_bytes)} in backward"
         f" against {bytes_text(unchecked)} that forward would keep, because {why}.",
         "Cut the model into several segments of whole layers; `memstrata plan` on a recording without checkpoints"
         " finds the cuts.",
-        of_rows(rows, position),
+        of_rows(rows, position), (highest_bytes, unchecked),
     )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ def fragmentation(run: Run) -> Finding | None:
         f"{percent_text(cached / reserved)} of the memory reserved at the peak is not in use: {bytes_text(cached)} of"
         f" {bytes_text(reserved)} is rounding and blocks that fitted no request.",
         "Try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and see `memstrata allocator` for what it would do.",
-        AllocationQuery(position=position),
+        AllocationQuery(position=position), (reserved,),
     )  # fmt: skip
 
 
@@ -118,13 +118,15 @@ def out_of_memory(run: Run) -> Finding | None:
     asked = f"{bytes_text(size)} more was asked for{' in ' * bool(where)}{where} and not to be had"
     which = f" (the largest of {times} such requests)" if times > 1 else ""
     alive, free = int(run.curve[position]), ""
+    sizes = [alive]
     if run.reserved is not None:
         reserved = int(run.reserved[position])
+        sizes += [reserved - alive, reserved]
         free = f", {bytes_text(reserved - alive)} of the {bytes_text(reserved)} reserved was not in use"
     return Finding(
         "out_of_memory", size,
         f"{asked}{which}: {bytes_text(alive)} was alive then{free}.",
-        "What was alive then has to become less: a click lists it, largest first. Allocator shows how far what was free"
-        " was in one piece.",
-        AllocationQuery(position=position),
+        "What was alive then has to become less: look at its largest allocations first, and at the allocator for how"
+        " far what was free was in one piece.",
+        AllocationQuery(position=position), tuple(sizes),
     )  # fmt: skip

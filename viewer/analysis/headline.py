@@ -77,7 +77,8 @@ def peak_line(run: Run, missed: Residual | None = None, left_out: str = "") -> L
     what = "Peak" if "timeline" in run.capabilities else "Active"  # of a state alone no peak is known
     start = (
         Part(f"{what} {bytes_text(run.peak_bytes)}", AllocationQuery(position=position), run.peak_bytes),
-        f"{_whose(run)}{_where(run, position)}",
+        *_whole(run),
+        _where(run, position),
         *_failed(run),
     )
     if missed is None:
@@ -86,9 +87,9 @@ def peak_line(run: Run, missed: Residual | None = None, left_out: str = "") -> L
     measured = Part(f"activations up to {bytes_text(missed.measured_bytes)}", query, missed.measured_bytes)
     shapes = Part(f"shapes say {bytes_text(missed.predicted_bytes)}", None, missed.predicted_bytes)
     elsewhere = run.saved_bytes_by_fate()[Fate.offloaded]
-    away = f" and {bytes_text(elsewhere)} offloaded" if elsewhere else ""
+    away = Part(f" and {bytes_text(elsewhere)} offloaded", None, elsewhere) if elsewhere else ""
     without = f" without {left_out}" if left_out else ""
-    return line(*start, "; ", measured, f"{away}, ", shapes, without)
+    return line(*start, "; ", measured, away, ", ", shapes, without)
 
 
 def _failed(run: Run) -> tuple[Part | str, ...]:
@@ -108,17 +109,22 @@ def _whose(run: Run) -> str:
     return f" ({meta.source}, kernels: {meta.kernels})" if meta.kernels else ""
 
 
+def _whole(run: Run) -> tuple[Part | str, ...]:
+    """Whose bytes they are, and ` of 24.0 GiB` where the device says what it has."""
+    total = run.device.total_bytes
+    return (_whose(run), *([Part(f" of {bytes_text(total)}", None, total)] if total else []))
+
+
 def _where(run: Run, position: int) -> str:
-    """` of 24.0 GiB in backward of super-block 15`, as far as it is known."""
-    whole = f" of {bytes_text(run.device.total_bytes)}" if run.device.total_bytes else ""
+    """` in backward of super-block 15`, as far as it is known."""
     place = place_of(run, position).text
     if place:
-        return f"{whole} {place}" if place.startswith("outside") else f"{whole} in {place}"
+        return f" {place}" if place.startswith("outside") else f" in {place}"
     if "timeline" not in run.capabilities:
-        return f"{whole} at the end"
+        return " at the end"
     if not position:
-        return f"{whole} at the start"
-    return f"{whole} at event {count_text(position - 1)} of {count_text(run.n_events)}"
+        return " at the start"
+    return f" at event {count_text(position - 1)} of {count_text(run.n_events)}"
 
 
 def residual_line(missed: Residual) -> Line:

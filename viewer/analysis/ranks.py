@@ -13,6 +13,7 @@ from memstrata.capture.format.schema import Category, Severity
 from ..look.units import bytes_text, difference_text, percent_text
 from ..model.run import Run
 from .diff import Diff, DiffRow
+from .headline import Line, Part, joined, line
 
 AGREE = 0.02
 """Share of the median peak within which ranks agree: uneven shards and padding make about so much."""
@@ -116,23 +117,33 @@ def _largest(rows: Sequence[DiffRow]) -> tuple[DiffRow, ...]:
     return tuple(sorted(found, key=lambda row: -abs(row.difference_bytes)))
 
 
-def ranks_headline(ranks: Ranks) -> tuple[str, ...]:
+def ranks_headline(ranks: Ranks) -> tuple[Line, ...]:
     """The answer in sentences."""
-    if len(ranks.rows) == 1:
-        return (f"One rank only: rank {ranks.rows[0].rank}, peak {bytes_text(ranks.rows[0].peak_bytes)}.",)
     outlier = ranks.outlier
+    if len(ranks.rows) == 1:
+        (row,) = ranks.rows
+        return (line(f"One rank only: rank {row.rank}, ", _bytes("peak ", row.peak_bytes), "."),)
     if outlier is None:
-        return (f"The {len(ranks.rows)} ranks agree: peak {bytes_text(round(ranks.middle))},"
-                f" highest and lowest within {percent_text(ranks.spread)}.",)  # fmt: skip
-    return tuple(filter(None, (_who(ranks, outlier), _in_what(ranks), _where(ranks), _inputs(ranks, outlier))))
+        spread = f", highest and lowest within {percent_text(ranks.spread)}."
+        return (line(f"The {len(ranks.rows)} ranks agree: ", _bytes("peak ", round(ranks.middle)), spread),)
+    said = _who(ranks, outlier), _in_what(ranks), _where(ranks), line(_inputs(ranks, outlier))
+    return tuple(one for one in said if one.text)
+
+
+def _bytes(words: str, size: int) -> Part:
+    return Part(f"{words}{bytes_text(size)}", None, size)
+
+
+def _difference(words: str, size: int) -> Part:
+    return Part(f"{words} {difference_text(size)}", None, size)
 
 
 def ranks_sentence(ranks: Ranks) -> str:
     """The answer in short: who stands out, and the usual cause where it is there."""
     outlier = ranks.outlier
     if outlier is None:
-        return ranks_headline(ranks)[0]
-    return f"{_who(ranks, outlier)} {_inputs(ranks, outlier)}".strip()
+        return ranks_headline(ranks)[0].text
+    return f"{_who(ranks, outlier).text} {_inputs(ranks, outlier)}".strip()
 
 
 def ranks_problem(ranks: Ranks) -> Problem | None:
@@ -143,30 +154,30 @@ def ranks_problem(ranks: Ranks) -> Problem | None:
     return Problem("rank_stands_out", Severity.warning, ranks_sentence(ranks), sizes=(high, abs(high - low), low))
 
 
-def _who(ranks: Ranks, outlier: RankRow) -> str:
-    reference = ranks.reference
-    difference = outlier.peak_bytes - reference.peak_bytes
-    share = percent_text(abs(difference) / reference.peak_bytes)
+def _who(ranks: Ranks, outlier: RankRow) -> Line:
+    low = ranks.reference.peak_bytes
+    difference = outlier.peak_bytes - low
+    share = percent_text(abs(difference) / low)
     word = "more" if difference > 0 else "less"
-    return (
-        f"Rank {outlier.rank} stands out: its peak is {bytes_text(outlier.peak_bytes)}, {bytes_text(abs(difference))}"
-        f" ({share}) {word} than rank {reference.rank}'s {bytes_text(reference.peak_bytes)}."
-    )
+    return line(
+        f"Rank {outlier.rank} stands out: ", _bytes("its peak is ", outlier.peak_bytes), ", ",
+        _bytes("", abs(difference)), f" ({share}) {word} than ", _bytes(f"rank {ranks.reference.rank}'s ", low), ".",
+    )  # fmt: skip
 
 
-def _in_what(ranks: Ranks) -> str:
+def _in_what(ranks: Ranks) -> Line:
     named = ranks.by_category[:_NAMED]
     rest = sum(row.difference_bytes for row in ranks.by_category[_NAMED:])
-    parts = [f"{row.label} {difference_text(row.difference_bytes)}" for row in named]
-    parts += [f"other {difference_text(rest)}"] if rest else []
-    return f"By category at the peaks: {', '.join(parts)}." if parts else ""
+    parts = [_difference(row.label, row.difference_bytes) for row in named]
+    parts += [_difference("other", rest)] if rest else []
+    return line("By category at the peaks: ", *joined(parts), ".") if parts else line()
 
 
-def _where(ranks: Ranks) -> str:
+def _where(ranks: Ranks) -> Line:
     if not ranks.by_super_block:
-        return ""
+        return line()
     first = ranks.by_super_block[0]
-    return f"The largest part is in {first.label}: {difference_text(first.difference_bytes)}."
+    return line("The largest part is in ", _difference(f"{first.label}:", first.difference_bytes), ".")
 
 
 def _inputs(ranks: Ranks, outlier: RankRow) -> str:

@@ -70,6 +70,7 @@ class FindingsPanel(QWidget):
         one = self.found[row] if 0 <= row < len(self.found) else None
         self.whole.setVisible(one is not None)
         self.whole.setText("" if one is None else f"{one.text} {one.suggestion}")
+        self.whole.setToolTip("" if one is None else one.exact)
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPixmap
 from PySide6.QtSvg import QSvgGenerator
@@ -12,6 +14,8 @@ from ..charts.theme import current
 _SCALE = 2
 _SIDE, _OVER = 8, 4
 """Pixels beside the words over a picture, and above and under them."""
+_FAMILY = re.compile(rb'font-family="([^"]*)"')
+"""The desktop's family is often an alias that no browser knows: those would take one with serifs, of other widths."""
 _WORDS = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap
 
 
@@ -55,7 +59,7 @@ def svg_bytes(widget: QWidget, title: str) -> bytes:
     if head:
         _say(painter, widget, head)
     painter.end()
-    return bytes(data.data())
+    return _FAMILY.sub(rb'font-family="\1, sans-serif"', bytes(data.data()))
 
 
 def _words(widget: QWidget) -> str:

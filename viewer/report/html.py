@@ -64,7 +64,8 @@ def report_html(recording: Recording, name: str) -> str:
 def _findings(run: Run) -> list[str]:
     """Every finding with what to do about it."""
     items = [
-        f"<li><b>{told_html(found.text, [found.bytes])}</b> {markup(found.suggestion)}</li>" for found in findings(run)
+        f"<li><b>{told_html(found.text, {found.bytes, *found.sizes})}</b> {markup(found.suggestion)}</li>"
+        for found in findings(run)
     ]
     return section_html("Findings", f"<ol>{''.join(items)}</ol>") if items else []
 

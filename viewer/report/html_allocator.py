@@ -237,8 +237,8 @@ def _oom(level: int, answer: Answer, oom: Oom) -> list[str]:
     kind = "predicted" if answer.what_if else "recorded"
     table = table_html(("", "bytes"), [(markup(name), size_html(size)) for name, size in rows if size is not None])
     changes = [
-        (markup(f"{c.what}{label_text(['unverified'] if c.unverified else [])}"), "yes" if c.passes else "no",
-         size_html(c.peak_reserved_bytes))
+        (told_html(f"{c.what}{label_text(['unverified'] * bool(c.unverified))}", [c.more_bytes or 0]),
+         "yes" if c.passes else "no", size_html(c.peak_reserved_bytes))
         for c in oom.changes
     ]  # fmt: skip
     tried = "<p>One change at a time, replayed up to there from an empty allocator (estimate):</p>"

@@ -36,7 +36,6 @@ from .html_page import (
     section_html,
     size_html,
     table_html,
-    told_html,
 )
 from .layout import markup, shortened
 from .ranks_text import notes_title, rank_problems, rank_seconds, ranks_title
@@ -75,7 +74,7 @@ def diffs_html(diffs: Sequence[Diff]) -> str:
 
 def _answer(diff: Diff) -> list[str]:
     """What makes the comparison doubtful, then the three lines."""
-    doubts = problems_html([problem_text(problem) for problem in diff.warnings])
+    doubts = problems_html((problem_text(problem), problem.sizes) for problem in diff.warnings)
     return [doubts, *map(line_html, comparison_headline(diff))]
 
 
@@ -130,8 +129,8 @@ def ranks_html(directory: RunDirectory) -> str:
     ranks = Ranks(runs_of_ranks(directory))
     shown = ranks.farthest(MOST_RUNS)
     runs, names = [row.run for row in shown], [f"rank {row.rank}" for row in shown]
-    parts = [problems_html([f"warning: {text}" for text in directory.problems])]
-    parts += [f'<p class="answer">{told_html(text, _sizes(ranks))}</p>' for text in ranks_headline(ranks)]
+    parts = [problems_html((f"warning: {text}", ()) for text in directory.problems)]
+    parts += map(line_html, ranks_headline(ranks))
     parts += _table(ranks) + _at_peaks(ranks)
     if len(runs) > 1 and (picture := curves_svg(runs, names)):
         parts += section_html("Memory of the ranks on one axis", f"<figure>{picture}</figure>")
@@ -142,15 +141,6 @@ def ranks_html(directory: RunDirectory) -> str:
     parts += section_html("Each rank by itself", *_pictures(runs))
     parts += section_html(notes_title(ranks), problems_html(rank_problems(ranks)))
     return page(ranks_title(directory, ranks), parts, _rules(runs))
-
-
-def _sizes(ranks: Ranks) -> list[int]:
-    """The figures of the answer."""
-    sizes = [round(ranks.middle), *(row.difference_bytes for row in ranks.by_category + ranks.by_super_block)]
-    if ranks.outlier is not None:
-        one, other = ranks.outlier.peak_bytes, ranks.reference.peak_bytes
-        sizes += [one, other, one - other]
-    return sizes
 
 
 def _table(ranks: Ranks) -> list[str]:

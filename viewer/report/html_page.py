@@ -177,9 +177,9 @@ def frames_html(frames: Sequence[str]) -> str:
     return f'<div class="frames">{"<br>".join(first)}{folded}{last}</div>'
 
 
-def problems_html(sentences: Sequence[str]) -> str:
-    """A list of what is wrong, the gravest first; nothing for none."""
-    lines = "".join(f'<li class="problem">{markup(text)}</li>' for text in sentences)
+def problems_html(said: Iterable[tuple[str, Iterable[int]]]) -> str:
+    """A list of what is wrong, the gravest first, each sentence with the bytes that it rounds; nothing for none."""
+    lines = "".join(f'<li class="problem">{told_html(text, sizes)}</li>' for text, sizes in said)
     return f'<ul class="problems">{lines}</ul>' if lines else ""
 
 

@@ -82,12 +82,12 @@ def _not_measured(run: Run) -> list[str]:
 def errors_html(runs: Sequence[Run]) -> str:
     """What makes everything below doubtful, or only a part of the step."""
     found = merge(unique_problems([*runs]))
-    return problems_html([problem_text(p) for p in found if p.severity == Severity.error])
+    return problems_html((problem_text(p), p.sizes) for p in found if p.severity == Severity.error)
 
 
 def notes_html(runs: Sequence[Run]) -> list[str]:
     """Everything else that the file says of itself, the gravest first."""
     found = [p for p in merge(unique_problems([*runs])) if p.severity != Severity.error]
     worst = max((p.severity for p in found), default=Severity.info)
-    listed = problems_html([problem_text(p) for p in sorted(found, key=lambda p: -p.severity)])
+    listed = problems_html((problem_text(p), p.sizes) for p in sorted(found, key=lambda p: -p.severity))
     return section_html("Notes" if worst == Severity.info else "Problems", listed)

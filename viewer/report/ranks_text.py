@@ -26,7 +26,7 @@ def ranks_text(directory: RunDirectory) -> str:
         ranks_title(directory, ranks),
         *(line for text in directory.problems for line in wrapped(f"warning: {text}")),
     ]
-    lines += [line for text in ranks_headline(ranks) for line in wrapped(text)]
+    lines += [line for said in ranks_headline(ranks) for line in wrapped(said.text)]
     lines += _table(ranks)
     if ranks.outlier is not None:
         names = f"rank {ranks.outlier.rank} minus rank {ranks.reference.rank}"
@@ -83,18 +83,22 @@ def _differences(title: str, kind: str, rows: tuple[DiffRow, ...], ranks: Ranks)
 
 
 def _problems(ranks: Ranks) -> list[str]:
-    lines = [line for text in rank_problems(ranks) for line in wrapped(text, indent="  ")]
+    lines = [line for text, _ in rank_problems(ranks) for line in wrapped(text, indent="  ")]
     return section(notes_title(ranks), lines)
 
 
-def rank_problems(ranks: Ranks) -> list[str]:
-    """What each file says of itself; a rank is named where not all say it."""
+def rank_problems(ranks: Ranks) -> list[tuple[str, set[int]]]:
+    """What each file says of itself, with the bytes that it rounds; a rank is named where not all say it."""
     said: dict[str, list[int]] = {}
+    sizes: dict[str, set[int]] = {}
     for row in ranks.rows:
         for problem in merge(row.run.problems):
-            said.setdefault(problem_text(problem), []).append(row.rank)
+            text = problem_text(problem)
+            said.setdefault(text, []).append(row.rank)
+            sizes.setdefault(text, set()).update(problem.sizes)
     everyone = len(ranks.rows)
-    return [f"rank {', '.join(map(str, on))}: " * (len(on) < everyone) + text for text, on in said.items()]
+    named = {text: f"rank {', '.join(map(str, on))}: " * (len(on) < everyone) for text, on in said.items()}
+    return [(named[text] + text, sizes[text]) for text in said]
 
 
 def notes_title(ranks: Ranks) -> str:

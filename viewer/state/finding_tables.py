@@ -28,7 +28,7 @@ def finding_columns(found: Sequence[Finding], peak_bytes: int) -> list[Column]:
             "bytes", size, lambda i: bytes_text(int(size[i])), lambda i: exact_bytes_text(int(size[i])), True,
             np.minimum(size / max(peak_bytes, 1), 1.0), meaning="bytes at stake; the bar is their share of the peak",
         ),
-        Column("what is so", order, lambda i: found[i].text),
+        Column("what is so", order, lambda i: found[i].text, lambda i: f"{found[i].text}\n{found[i].exact}"),
         Column("what would change it", order, lambda i: found[i].suggestion),
     ]  # fmt: skip
 
