@@ -114,9 +114,10 @@ class Arrangement(QObject):
         if isinstance(page, RunPage) and page.charts is not None and self.settings.numbers(_FOLDED):
             page.charts.fold_is_chosen = True
             page.charts.set_folded(self.settings.numbers(_FOLDED) == (1,))
-        if text and text != self._pages[page] and page.docks.put_back(_state(text)):
-            page.docks.shares.give(self.settings.sizes(f"layout/{page.kind}-shares"))
+        is_put_back = text and text != self._pages[page] and page.docks.put_back(_state(text))
         self._hide_in(page)
+        if is_put_back:
+            page.docks.shares.give(self.settings.sizes(_shares_of(page)))
         front = self.settings.text(_front_of(page))
         if front in page.docks.docks and front not in self.hidden and page.docks.area(front) != "window":
             page.docks.bring_forward(front)
@@ -128,13 +129,17 @@ class Arrangement(QObject):
         """Remember where the docks of a page stand; of pages that are not in front nothing is to be learnt."""
         if self._applying or self._ended or self._pages.get(page) is None or not (page.isVisible() or hiding):
             return
+        if page.docks.front:
+            self.settings.set(_front_of(page), page.docks.front)
+        if not page.docks.shares.is_chosen:
+            return  # how a page shares its room by itself is no rule for those that show more, or less
         self._pages[page] = text = _text(page.docks.saved())
         self.settings.set(_docks_of(page), text)
         shares = page.docks.shares.now()
         if shares:  # of a page that is just being hidden no dock can be seen any more
-            self.settings.set(f"layout/{page.kind}-shares", shares)
-        if page.docks.front:
-            self.settings.set(_front_of(page), page.docks.front)
+            known = self.settings.sizes(_shares_of(page))
+            others = {name: share for name, share in known.items() if name.split()[0] in page.docks.absent}
+            self.settings.set(_shares_of(page), others | shares)
 
     def _adopt_view(self, page: Page, key: str, view: QWidget) -> None:
         """The splitters inside a view are remembered too."""
@@ -166,6 +171,10 @@ def _docks_of(page: Page) -> str:
 
 def _front_of(page: Page) -> str:
     return f"layout/{page.kind}-front"
+
+
+def _shares_of(page: Page) -> str:
+    return f"layout/{page.kind}-shares"
 
 
 def _text(state: bytes) -> str:

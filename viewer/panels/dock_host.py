@@ -50,6 +50,9 @@ class DockHost(QMainWindow):
         self.setMinimumSize(200, 120)
         self.name, self.version = name, version
         self.docks: dict[str, Dock] = {}
+        self.absent: dict[str, QDockWidget] = {}
+        """What keeps the places of docks that only other pages have, never to be seen: where all docks stand can be put
+        back on each page, whichever page it is of."""
         self._tabs = DockTabs(self, self.docks, self.move_to)
         self.shares = DockShares(self)
         self.first = b""
@@ -71,20 +74,15 @@ class DockHost(QMainWindow):
         self._later.setInterval(0)
         self._later.timeout.connect(self._rested)
         self.tabifiedDockWidgetActivated.connect(self._tab_chosen)
+        self._tabs.moved.connect(self.shares.touch)
+        self._tabs.moved.connect(self._soon)
 
     def add(
         self, key: str, title: str, slot: Slot, area: str = "bottom", beside: str = "", among: str = "", under: str = ""
     ) -> Dock:
         """A dock for this slot: `beside`, `under` or `among` the tabs of another one, else at a side of its own."""
         dock = Dock(key, title, slot, self)
-        if beside in self.docks:
-            self.splitDockWidget(self.docks[beside], dock, Qt.Orientation.Horizontal)
-        elif under in self.docks:
-            self.splitDockWidget(self.docks[under], dock, Qt.Orientation.Vertical)
-        elif among in self.docks:
-            self.tabifyDockWidget(self.docks[among], dock)
-        else:
-            self.addDockWidget(AREAS[area], dock)
+        self._stand(dock, area, beside, among, under)
         self.docks[key] = dock
         dock.hide_asked.connect(lambda key: self.asked.emit(key, False))
         dock.where_asked.connect(self.offer_places)
@@ -94,6 +92,26 @@ class DockHost(QMainWindow):
             signal.connect(self.shares.touch)
         dock.installEventFilter(self)
         return dock
+
+    def keep_place(
+        self, key: str, title: str, area: str = "bottom", beside: str = "", among: str = "", under: str = ""
+    ) -> None:
+        """Like `add`, for a dock that this page has not got."""
+        dock = self.absent[key] = QDockWidget(title, self)
+        dock.setObjectName(key)
+        self._stand(dock, area, beside, among, under)
+        dock.hide()
+
+    def _stand(self, dock: QDockWidget, area: str, beside: str, among: str, under: str) -> None:
+        there: dict[str, QDockWidget] = {**self.docks, **self.absent}
+        if beside in there:
+            self.splitDockWidget(there[beside], dock, Qt.Orientation.Horizontal)
+        elif under in there:
+            self.splitDockWidget(there[under], dock, Qt.Orientation.Vertical)
+        elif among in there:
+            self.tabifyDockWidget(there[among], dock)
+        else:
+            self.addDockWidget(AREAS[area], dock)
 
     def area(self, key: str) -> str:
         """The side where it stands, `window` for one on its own."""
@@ -288,6 +306,8 @@ class DockHost(QMainWindow):
         """Put docks where they stood; False, and nothing is changed, if the state is not a good one."""
         if not state or not self.restoreState(state, self.version):
             return False
+        for absent in self.absent.values():
+            absent.hide()
         for dock in self.docks.values():
             if dock.isFloating():
                 self._onto_screen(dock)

@@ -27,7 +27,7 @@ class DockShares(QObject):
         self.again: Callable[[], None] | None = None
         self.prepare: Callable[[], None] = lambda: None
         """What has to be decided by the size before the room is shared again."""
-        self._touched = self._resized = False
+        self._touched = self._resized = self._given = False
         self._later = QTimer(self)
         self._later.setSingleShot(True)
         self._later.setInterval(0)
@@ -41,7 +41,12 @@ class DockShares(QObject):
 
     def shared_by(self, again: Callable[[], None]) -> None:
         """The room was shared just now, and would be shared so again."""
-        self.again, self._touched = again, False
+        self.again, self._touched, self._given = again, False, False
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it is the user who has moved something, here or on the page that the shares are from."""
+        return self._touched or self._given
 
     def now(self) -> dict[str, int]:
         """What docks that can be seen have of the width and the height of all, in parts of 10,000."""
@@ -62,6 +67,7 @@ class DockShares(QObject):
                 docks = [dock for dock in docks if host.area(dock.key) == area and dock.slot.maximumHeight()]
                 host.resizeDocks(docks, [shares[f"{dock.key} {name}"] * whole // _WHOLE + 1 for dock in docks], way)
         self.shared_by(partial(self.give, shares))
+        self._given = True
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.host and event.type() == QEvent.Type.Resize:

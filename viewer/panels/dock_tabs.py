@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QTabBar, QWidget
 
@@ -16,6 +16,9 @@ _HINT = "Drag to another side, or out; a double click gives it a window of its o
 
 class DockTabs(QObject):
     """Looks after the bars of tabs that Qt puts between the docks of a host."""
+
+    moved = Signal()
+    """A tab has another place among the others."""
 
     def __init__(self, host: QMainWindow, docks: dict[str, Dock], move_to: Callable[[str, str], None]) -> None:
         """`move_to(key, place)` puts a dock elsewhere."""
@@ -42,6 +45,7 @@ class DockTabs(QObject):
         bar.setToolTip(_HINT)
         bar.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         bar.customContextMenuRequested.connect(partial(self._menu, bar))
+        bar.tabMoved.connect(self.moved)
         bar.installEventFilter(self)
 
     def _dock_at(self, bar: QTabBar, tab: int) -> Dock | None:

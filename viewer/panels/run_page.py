@@ -36,7 +36,7 @@ _LEAST_WIDTHS = {"legend": 240, "chart": 460, "lanes": 240}
 """Pixels by place that what stands beside them leaves to those that are squeezed and never scroll."""
 _LEAST_TABLE = 134
 """Pixels that two rows of a table need with all that stands over them."""
-_VERSION = 2  # of where the docks stand; in 1 groups and lanes were none
+_VERSION = 3  # of where the docks stand; in 1 groups and lanes were none, in 2 only those of its page had a place
 _FIRST_PLACES: dict[str, dict[str, str]] = {
     "legend": {"area": "left"}, "lanes": {"area": "bottom"}, TABLES: {"under": "lanes"},
     "side": {"beside": TABLES}, "below": {"among": TABLES},
@@ -46,8 +46,6 @@ _FIRST_PLACES: dict[str, dict[str, str]] = {
 
 class RunPage(DockPage):
     """Puts together the views that the run can fill."""
-
-    kind = "run"
 
     def __init__(self, session: Session, run: Run, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -62,8 +60,9 @@ class RunPage(DockPage):
         self.put_docks(DockHost("Views", self, version=_VERSION))
         self.docks.shares.prepare = self._fold
         self.specs = available(VIEWS, run.capabilities)
+        self.kind = "run" if "timeline" in self.specs else "state"  # where there are charts tables have less room
         order = [*_FIRST_PLACES, "chart"]
-        for spec in sorted(self.specs.values(), key=lambda spec: order.index(_place_of(spec))):
+        for spec in sorted(VIEWS, key=lambda spec: order.index(_place_of(spec))):
             self._place(spec)
         self.docks.bring_forward(TABLES)
         self.charts = self._charts()
@@ -71,9 +70,16 @@ class RunPage(DockPage):
         self.stages.add(self.scope.work_ahead)
 
     def _place(self, spec: ViewSpec) -> None:
+        if spec.key not in self.specs:
+            self._keep_place(spec)
+            return
         slot = self.put_view(spec.key, Slot(partial(spec.factory, self.scope), _LEAST_WIDTHS.get(spec.place, 0)))
         if spec.place != "chart":
             self.docks.add(spec.key, spec.title, slot, **_FIRST_PLACES[_place_of(spec)])
+
+    def _keep_place(self, spec: ViewSpec) -> None:
+        if spec.place != "chart":
+            self.docks.keep_place(spec.key, spec.title, **_FIRST_PLACES[_place_of(spec)])
 
     def view_made(self, key: str, view: QWidget) -> None:
         if hasattr(view, "followed"):
