@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import QCoreApplication, QEvent, QSize, QTimer
 from PySide6.QtGui import QAction, QCloseEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent, QKeyEvent
@@ -88,8 +89,8 @@ class Window(QMainWindow):
         self.start.recent.chosen.connect(lambda path: self.open_paths([path]))
         self.content = Content(self.session, self.start, self._adopt, self)
         self.loading, self.message = LoadingBar(self.jobs, self), MessageBar(self)
-        self.jobs.found.connect(lambda number, preview: self._preview(preview))
-        self.jobs.ended.connect(lambda number: self.content.stages.add(self._ended))
+        self.jobs.found.connect(self._preview)
+        self.jobs.ended.connect(lambda number: self.content.stages.add(partial(self._ended, number)))
         self.background = BackgroundNote(self)
         self.status = Caption(self)
         self.status.setObjectName("")
@@ -198,14 +199,14 @@ class Window(QMainWindow):
         self.recent.add_opened(paths, {run.name for run in loaded.runs})
         self.start.recent.fill()
 
-    def _preview(self, preview: Preview) -> None:
+    def _preview(self, number: int, preview: Preview) -> None:
         if not self.session.state.runs:  # whoever looks at another run is not disturbed
-            self.content.show_preview(preview)
+            self.content.show_preview(preview, number)
             self.status.setText(f"Opening {preview.name}")
 
-    def _ended(self) -> None:
+    def _ended(self, number: int) -> None:
         """A job is over: if it was called off, or failed, what it had shown of a file goes too."""
-        if not self.jobs.running and not self.session.state.runs:
+        if number == self.content.previewed_by and not self.session.state.runs:
             self.content.end_preview()
             self.status.setText(status_text(self.session.state))
 

@@ -119,6 +119,25 @@ def test_called_off_the_window_is_as_before(window: Window, large: str, gate: Ga
     assert window.content.preview is None and window.status.text() == before and not window.session.state.runs
 
 
+def test_called_off_beside_another_that_opens_it_is_not_shown_any_more(
+    window: Window, large: str, gate: Gate, qtbot: QtBot
+) -> None:
+    other = Path(large).with_name("other.pickle")
+    other.write_bytes(Path(large).read_bytes())
+    window.open_paths([str(other)])
+    assert previewed(window, qtbot).preview.name == "other.pickle"
+    window.open_paths([large])
+    qtbot.waitUntil(lambda: previewed(window, qtbot).preview.name == "large.pickle", timeout=20_000)
+    qtbot.mouseClick(window.loading.cancel, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: window.content.currentWidget() is window.start, timeout=5_000)
+    assert len(window.jobs.running) == 1 and window.loading.isVisible()
+    gate.open.set()
+    qtbot.waitUntil(lambda: window.content.page is not None, timeout=20_000)
+    page = window.content.page
+    assert isinstance(page, RunPage) and page.scope.run.name == "other.pickle" and window.content.preview is None
+    ready(page, qtbot)
+
+
 def test_what_fails_after_the_preview_leaves_a_sentence_and_the_start(
     window: Window, large: str, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

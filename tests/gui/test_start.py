@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QListWidget, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -114,6 +115,19 @@ def test_the_list_keeps_each_file_once_and_not_too_many(tmp_path: Path) -> None:
     kept = [file.path for file in recent.files()]
     assert kept[0] == names[5] and len(kept) == len(set(kept)) == MOST
     assert recent.folder == str(tmp_path)
+
+
+def test_the_keys_begin_at_the_first_button_and_come_back_to_it(
+    window: Window, opened: Any, tapes: tuple[str, str], qtbot: QtBot
+) -> None:
+    window.activateWindow()
+    qtbot.waitUntil(window.start.open.hasFocus, timeout=5_000)
+    QTest.keyClick(window.start.open, Qt.Key.Key_Tab)
+    assert window.start.sample.hasFocus()
+    opened(tapes[0])
+    assert not window.start.open.hasFocus()
+    QTest.keyClick(window, Qt.Key.Key_W, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(window.start.open.hasFocus, timeout=5_000)
 
 
 def test_a_sample_opens(window: Window, qtbot: QtBot) -> None:

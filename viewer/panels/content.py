@@ -70,6 +70,7 @@ class PageTabs(QTabBar):
                 self.setTabToolTip(tab, tip(run.name))
                 self.setTabButton(tab, QTabBar.ButtonPosition.RightSide, self._close_button(run))
         self.setCurrentIndex(len(state.runs) if state.page == COMPARE else state.page)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus if wanted else Qt.FocusPolicy.NoFocus)
         self._setting = False
 
     def tabSizeHint(self, index: int) -> QSize:
@@ -133,6 +134,8 @@ class Content(QStackedWidget):
         self.stages = Stages(self)
         self.preview: PreviewPage | None = None
         """Stands where the page of a run will be that is being opened."""
+        self.previewed_by = 0
+        """Number of the job that opens that run."""
         self.pages: dict[Run | tuple[Run, Run], RunPage | ComparePage] = {}
         self.theme = current()
         self._entering: RunPage | ComparePage | None = None
@@ -146,6 +149,7 @@ class Content(QStackedWidget):
 
     def show_state(self, state: ViewState) -> None:
         """The page of this state; pages whose runs are gone are let go."""
+        was_page = self.page is not None
         for key in [key for key in self.pages if key not in state.runs and key != state.compared]:
             page = self.pages.pop(key)
             self.removeWidget(page)
@@ -153,6 +157,8 @@ class Content(QStackedWidget):
         shown = _shown(state)
         if shown is None:
             self.setCurrentWidget(self.preview or self.empty)
+            if was_page and self.preview is None:
+                self.empty.enter()
         elif shown in self.pages:
             self._bring()
         else:
@@ -175,10 +181,10 @@ class Content(QStackedWidget):
             self._come_to(page)
             self.end_preview()
 
-    def show_preview(self, preview: Preview) -> None:
-        """Show a run that is being opened, until `end_preview`, or until a page is made."""
+    def show_preview(self, preview: Preview, job: int) -> None:
+        """Show a run that this job opens, until `end_preview`, or until a page is made."""
         self.end_preview()
-        self.preview = PreviewPage(preview, self)
+        self.preview, self.previewed_by = PreviewPage(preview, self), job
         self.addWidget(self.preview)
         self.setCurrentWidget(self.preview)
 

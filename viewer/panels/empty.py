@@ -120,6 +120,10 @@ class StartPage(QScrollArea):
         label.setFont(font)
         return label
 
+    def enter(self) -> None:
+        """Give the focus to what most begin with."""
+        self.open.setFocus(Qt.FocusReason.OtherFocusReason)
+
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
         self.recent.set_theme(theme)
