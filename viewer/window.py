@@ -39,7 +39,7 @@ from .panels.record_dialog import RecordDialog
 from .panels.run_dialog import RunDialog
 from .panels.run_page import RunPage
 from .panels.shortcuts_dialog import ShortcutsDialog
-from .panels.status import status_text
+from .panels.status import status_lines, status_text
 from .panels.style import style_sheet
 from .state.interrupts import EXIT_STATUS, Interrupts
 from .state.jobs import Jobs
@@ -233,7 +233,7 @@ class Window(QMainWindow):
         shown = [new.run] if new.run is not None else list(new.compared or ())
         self.setWindowTitle(" and ".join([*(run.name for run in shown)] or [TITLE]) + (f" - {TITLE}" if shown else ""))
         self.status.setText(status_text(new))
-        self.status.setToolTip("\n".join(f"{run.name}: {p.text}" for run in shown for p in run.problems))
+        self.status.setToolTip("\n".join(f"{run.name}: {line}" for run in shown for line in status_lines(run)))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if not self.content.take_key(event):

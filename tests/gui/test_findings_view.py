@@ -13,14 +13,14 @@ from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format import files
 from memstrata.capture.format.recording import Recording
-from memstrata.capture.format.schema import NONE, MarkKind, Phase
+from memstrata.capture.format.schema import NONE, Category, MarkKind, Phase
 from memstrata.viewer.analysis.findings import findings
-from memstrata.viewer.analysis.steps import steps_of
+from memstrata.viewer.analysis.steps import Remainder, StepFigures, steps_of
 from memstrata.viewer.look.units import bytes_text, exact_bytes_text
 from memstrata.viewer.model.run import Run
-from memstrata.viewer.panels.status import status_parts
+from memstrata.viewer.panels.status import status_lines, status_parts
 from memstrata.viewer.state.array_table import RawRole
-from memstrata.viewer.state.coverage_text import coverage_lines, outside_sentence, step_columns
+from memstrata.viewer.state.coverage_text import coverage_lines, outside_exactly, outside_sentence, step_columns
 from memstrata.viewer.state.finding_tables import device_times, layer_columns
 from memstrata.viewer.state.loading import open_run
 
@@ -173,5 +173,19 @@ def test_memory_outside_the_allocator_is_said_where_the_device_was_asked(tapes: 
     run = Run(replace(plain, meta=named, marks=marks))
     assert run.reserved is not None and not run.reserved.any()  # so all of it is outside
     assert outside_sentence(run).endswith(": up to 96.0 MiB, 80.0 MiB last.")
+    assert outside_exactly(run) == "96.0 MiB: 100,663,296 bytes\n80.0 MiB: 83,886,080 bytes"
+    assert not outside_exactly(Run(plain))
     assert "outside the allocator up to 96.0 MiB" in status_parts(run, 0)
+    assert "outside the allocator up to 96.0 MiB: 100,663,296 bytes" in status_lines(run)
     assert not outside_sentence(Run(plain)) and not any("outside" in part for part in status_parts(Run(plain), 0))
+
+
+def test_what_a_step_left_behind_is_exact_on_hover() -> None:
+    left = (
+        Remainder(Category.activation, "train.py:6 forward", (6 << 10) + 7),
+        Remainder(Category.input, "a.py:1", -8),
+    )
+    step = StepFigures(1, True, 1.0, None, None, growth_bytes=6143, remainders=left)
+    column = next(column for column in step_columns([step]) if column.title == "left behind")
+    assert column.text(0) == "activation +6.01 KiB at train.py:6 forward"
+    assert column.hint is not None and column.hint(0) == "activation 6,151 bytes at train.py:6 forward"

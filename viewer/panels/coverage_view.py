@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QBoxLayout, QVBoxLayout, QWidget
 
 from ..analysis.steps import steps_of
 from ..charts.theme import Theme, current
-from ..state.coverage_text import coverage_lines, step_columns
+from ..state.coverage_text import coverage_lines, outside_exactly, step_columns
 from ..state.run_tables import problem_columns
 from ..state.scope import Scope
 from ..state.view_state import RunView
@@ -39,6 +39,7 @@ class ProblemsPanel(QWidget):
         self.text.setObjectName("facts")
         self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.text.setAccessibleName("Coverage")
+        self.text.setToolTip(outside_exactly(scope.run))
         self.view = TableView("Problems", self)
         self.view.show_columns(problem_columns(scope.run))
         self.view.set_widths(9, 8, 80, shared=(2,), least={2: 18}, spare=(1,))

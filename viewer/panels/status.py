@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memstrata.capture.format.schema import Severity
 
-from ..look.units import bytes_text, count_text, percent_text, seconds_text
+from ..look.units import bytes_text, count_text, exact_lines, percent_text, seconds_text
 from ..model.outside import outside_allocator
 from ..model.run import Run
 from ..state.view_state import ViewState
@@ -36,6 +36,13 @@ def status_parts(run: Run, cursor: int) -> list[str]:
     parts.append(count_text(run.n_events, "event"))
     parts.append(problems_text(run))
     return parts
+
+
+def status_lines(run: Run) -> list[str]:
+    """What the line has no room for: the problems, and the exact bytes of what it rounds."""
+    outside = run.once(outside_allocator)
+    exact = [] if outside is None else exact_lines([int(outside.bytes.max())])
+    return [*(f"outside the allocator up to {line}" for line in exact), *(problem.text for problem in run.problems)]
 
 
 def step_text(unrecorded: float | None, recorded: float | None) -> str:

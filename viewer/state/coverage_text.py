@@ -10,8 +10,16 @@ import numpy as np
 from memstrata.capture.format.schema import Severity
 
 from ..analysis.inferred import coverage_text, inferred_sentence
-from ..analysis.steps import StepFigures, steps_timed
-from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, percent_text, seconds_text
+from ..analysis.steps import Remainder, StepFigures, steps_timed
+from ..look.units import (
+    bytes_text,
+    count_text,
+    difference_text,
+    exact_bytes_text,
+    exact_lines,
+    percent_text,
+    seconds_text,
+)
 from ..look.words import phase_text
 from ..model.outside import outside_allocator
 from ..model.run import Run
@@ -64,6 +72,14 @@ def outside_sentence(run: Run) -> str:
     return f"{what}: up to {bytes_text(most)}, {bytes_text(last)} last."
 
 
+def outside_exactly(run: Run) -> str:
+    """The exact bytes of that sentence, a line each."""
+    outside = run.once(outside_allocator)
+    if outside is None:
+        return ""
+    return "\n".join(exact_lines(dict.fromkeys((int(outside.bytes.max()), int(outside.bytes[-1])))))
+
+
 def step_columns(steps: Sequence[StepFigures]) -> list[Column]:
     """A row for each step of the recording; `-` where a figure is not known."""
     return [
@@ -73,7 +89,7 @@ def step_columns(steps: Sequence[StepFigures]) -> list[Column]:
         _column("peak", [s.peak_bytes for s in steps], bytes_text, exact_bytes_text),
         _column("alive at its end", [s.end_bytes for s in steps], bytes_text, exact_bytes_text),
         _column("growth", [s.growth_bytes for s in steps], difference_text, exact_bytes_text),
-        Column("left behind", np.arange(len(steps)), lambda i: _left(steps[i])),
+        Column("left behind", np.arange(len(steps)), lambda i: _left(steps[i]), lambda i: _left_exactly(steps[i])),
     ]
 
 
@@ -85,10 +101,18 @@ def _name(step: StepFigures) -> str:
 
 
 def _left(step: StepFigures) -> str:
+    return ", ".join(f"{r.category.label} {difference_text(r.bytes)} at {r.frame}" for r in _remaining(step))
+
+
+def _left_exactly(step: StepFigures) -> str:
+    return "\n".join(f"{r.category.label} {exact_bytes_text(r.bytes)} at {r.frame}" for r in _remaining(step))
+
+
+def _remaining(step: StepFigures) -> list[Remainder]:
+    """What a step that grew the memory left behind."""
     if not step.growth_bytes or step.growth_bytes < 0 or step.seconds is None:
-        return ""
-    more = [r for r in step.remainders if r.bytes > 0]
-    return ", ".join(f"{r.category.label} {difference_text(r.bytes)} at {r.frame}" for r in more)
+        return []
+    return [remainder for remainder in step.remainders if remainder.bytes > 0]
 
 
 def _column(title: str, values: Sequence[float | None], text: object, hint: object = None) -> Column:
