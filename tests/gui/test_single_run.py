@@ -350,3 +350,24 @@ def drag(widget: Any, start: QPoint, pixels: int) -> None:
         QTest.mouseMove(target, start + QPoint(pixels * step // 6, 0), 20)
         QApplication.processEvents()
     QTest.mouseRelease(target, Qt.MouseButton.LeftButton, pos=start + QPoint(pixels, 0))
+
+
+def test_the_groups_without_a_band_of_their_own_are_chosen_together(
+    opened: Any, pair: tuple[str, str], qtbot: QtBot
+) -> None:
+    page = opened(pair[0])
+    page.scope.look(grouping="op")
+    table = page.views["legend"].view
+    names = [table.table.index(row, 0).data() for row in range(table.table.rowCount())]
+    row = next(row for row, name in enumerate(names) if name.startswith("other ("))
+    other = table.table.index(row, 1).data(RawRole)
+    timeline = page.views["timeline"].timeline
+    qtbot.mouseClick(
+        table.viewport(), Qt.MouseButton.LeftButton, pos=table.visualRect(table.model().index(row, 0)).center()
+    )
+    assert timeline.bands_item.lifted == len(page.scope.bands) - 1
+    alive = page.views["alive"]
+    qtbot.waitUntil(lambda: sum(column(alive.view.table, 0)) == other, timeout=2_000)
+    assert 0 < other < page.scope.run.peak_bytes
+    count = names[row].removeprefix("other (").removesuffix(")")
+    assert f" of {count} other groups, " in alive.caption.text()

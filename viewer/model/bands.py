@@ -48,16 +48,23 @@ class Bands:
             return self.bytes_of(AllocationQuery(position=position, filter=filter))
         return self.bytes_at(np.array([position], np.int64))[:, 0]
 
-    def query(self, group: int) -> AllocationQuery | None:
-        """The allocations of a group; None for "other"."""
-        label = self.labels[group]
-        return AllocationQuery(group=(self.grouping.key, label)) if label >= 0 else None
+    def query(self, group: int) -> AllocationQuery:
+        """The allocations of a group; of "other" those of every group that has no band of its own."""
+        label, key = self.labels[group], self.grouping.key
+        if label >= 0:
+            return AllocationQuery(group=(key, label))
+        return AllocationQuery(groups=(key, frozenset(range(len(self.run.grouping(key)))).difference(self.labels)))
 
     def group_of(self, query: AllocationQuery | None) -> int | None:
         """The group that this query asks for by name, None if it asks for something else."""
-        if query is None or query.group is None or query.group[0] != self.grouping.key:
+        if query is None:
             return None
-        return self.labels.index(query.group[1]) if query.group[1] in self.labels else None
+        if query.group is not None and query.group[0] == self.grouping.key and query.group[1] in self.labels:
+            return self.labels.index(query.group[1])
+        if query.groups is None or -1 not in self.labels:
+            return None
+        other = self.labels.index(-1)
+        return other if query.groups == self.query(other).groups else None
 
 
 def bands_of(run: Run, key: str) -> Bands:

@@ -35,6 +35,8 @@ class AllocationQuery:
     """Older than the recording."""
     group: tuple[str, int] | None = None
     """(grouping key, label)."""
+    groups: tuple[str, frozenset[int]] | None = None
+    """(grouping key, labels): any of these."""
     born: tuple[int, int] | None = None
     """Made by an event e with born[0] <= e < born[1]."""
     rows: tuple[int, ...] | None = None
@@ -79,6 +81,8 @@ class AllocationQuery:
                 ok &= column == wanted
         if self.group is not None:
             ok &= run.grouping(self.group[0]).labels == self.group[1]
+        if self.groups is not None:
+            ok &= np.isin(run.grouping(self.groups[0]).labels, sorted(self.groups[1]))
         return ok
 
     def select(self, run: Run) -> I64:

@@ -33,6 +33,8 @@ def describe(run: Run, query: AllocationQuery | None) -> str:
         parts.append("older than the recording" if query.before else "made in the recording")
     if query.group is not None:
         parts.append(run.grouping(query.group[0]).names[query.group[1]])
+    if query.groups is not None:
+        parts.append(count_text(len(query.groups[1]), "other group"))
     if query.born is not None:
         parts.append(f"made by events {count_text(query.born[0])} to {count_text(query.born[1])}")
     return ", ".join(parts)
