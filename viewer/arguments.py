@@ -82,7 +82,8 @@ def _add_export(commands: Any) -> None:
     export.add_argument("file", metavar="FILE")
     export.add_argument("-o", "--output", metavar="OUT", required=True, help="what to write; its name says the kind")
     export.add_argument("--to", metavar="KIND", help="the kind, where the name does not say it (`html`, `csv`, ...)")
-    export.add_argument("--table", metavar="NAME", default="allocations", help="the table of a CSV file")
+    tables = "categories, layers, allocations (where nothing is said) or saved_tensors"
+    export.add_argument("--table", metavar="NAME", default="allocations", help=f"the table of a CSV file: {tables}")
 
 
 def _add_check(commands: Any) -> None:

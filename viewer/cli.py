@@ -15,7 +15,7 @@ from typing import Any
 from . import estimates
 from .arguments import parser
 from .pages import numpy_with_small_pages
-from .saying import UserError, name_of, print_json, print_text, say
+from .saying import Patience, UserError, name_of, print_json, print_text, say
 
 VIEW_EXTRA = "The window needs PySide6 and pyqtgraph: pip install 'memstrata[view]'"
 CAPTURE_EXTRA = "The demo needs torch: pip install 'memstrata[capture]'"
@@ -111,7 +111,8 @@ def _report(options: argparse.Namespace) -> int:
         print_text(residual_report(recording, name))
         return 0
     asked = recording, name
-    return say(options, partial(report_json, *asked), partial(report_text, *asked), partial(report_html, *asked))
+    page = partial(report_html, *asked, Patience(f"replaying the allocator over all events of {name} for the page"))
+    return say(options, partial(report_json, *asked), partial(report_text, *asked), page)
 
 
 def _report_ranks(options: argparse.Namespace) -> int:
@@ -135,7 +136,8 @@ def _export(options: argparse.Namespace) -> int:
     if os.path.isdir(options.file):
         made = ranks_export(key, open_run_directory(options.file))
     else:
-        made = EXPORTS[key].make(open_file(options.file), name_of(options.file), options.table)
+        name = name_of(options.file)
+        made = EXPORTS[key].make(open_file(options.file), name, options.table, Patience(f"still at work on {name}"))
     with open(options.output, "wb") as file:
         file.write(made)
     print(f"memstrata: wrote {options.output} ({len(made):,} bytes)", file=sys.stderr)

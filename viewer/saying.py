@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,21 @@ def say(
     else:
         print_text(as_html() if as_html is not None and options.html else as_text())
     return 0
+
+
+class Patience:
+    """Tells on stderr, once, what the command is busy with, where that takes longer than a few seconds."""
+
+    SECONDS = 3.0
+
+    def __init__(self, sentence: str) -> None:
+        self.sentence, self._begun, self._told = sentence, time.monotonic(), False
+
+    def __call__(self, done: float) -> None:
+        """That the work is so far."""
+        if not self._told and time.monotonic() - self._begun > self.SECONDS:
+            self._told = True
+            print(f"memstrata: {self.sentence}", file=sys.stderr)
 
 
 def name_of(path: str) -> str:

@@ -10,6 +10,8 @@ import textwrap
 import pytest
 
 from memstrata.viewer import cli
+from memstrata.viewer.report.tables_csv import TABLES
+from memstrata.viewer.saying import Patience
 
 GIB = 1024**3
 KEYS = [
@@ -324,3 +326,23 @@ def test_predict_says_where_a_plan_gains_nothing(capsys):
     assert "hidden 5120, 1 token\n" in out
     assert "no gain" in out
     assert "x less" not in out
+
+
+def test_what_takes_long_says_once_what_it_is_busy_with(capsys, monkeypatch, snapshots, tmp_path):
+    path = str(snapshots / "torch26-train-from-start.pickle")
+    status, page, err = run(capsys, "report", path, "--html")
+    assert (status, err) == (0, "")
+    monkeypatch.setattr(Patience, "SECONDS", -1.0)
+    status, again, err = run(capsys, "report", path, "--html")
+    assert (status, again) == (0, page)
+    name = "torch26-train-from-start.pickle"
+    assert err == f"memstrata: replaying the allocator over all events of {name} for the page\n"
+    _, _, err = run(capsys, "export", path, "-o", str(tmp_path / "x.csv"))
+    assert err.splitlines()[0] == f"memstrata: still at work on {name}" and len(err.splitlines()) == 2
+
+
+def test_help_names_every_table(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["export", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"the table of a CSV file: {', '.join([*TABLES][:2])}, " in said and all(name in said for name in TABLES)

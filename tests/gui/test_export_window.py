@@ -9,6 +9,8 @@ import json
 import os
 import pickletools
 import re
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,12 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QFileDialog, QMenu
 from pytestqt.qtbot import QtBot
 
+from memstrata.viewer.analysis.allocator import fast
+from memstrata.viewer.report import snapshot_pickle, tables_csv
 from memstrata.viewer.report.exports import EXPORTS
 from memstrata.viewer.report.html_compare import diffs_html
 from memstrata.viewer.report.tables_csv import TABLES, table_csv
+from memstrata.viewer.state.jobs import Job
 from memstrata.viewer.window import Window
 
 Asked = dict[str, str]
@@ -100,6 +105,39 @@ def test_an_export_is_what_the_command_writes(
         assert json.loads(path.read_text())
     if key == "snapshot":
         assert sum(1 for _ in pickletools.genops(path.read_bytes())) > 100
+
+
+@pytest.mark.parametrize("way", ["cancel", "close"])
+@pytest.mark.parametrize("title", ["The whole analysis", "A table", "A snapshot"])
+def test_what_is_being_exported_can_be_called_off(
+    opened: Any, window: Window, answers: Asked, snapshots: Path, tmp_path: Path, qtbot: QtBot,
+    monkeypatch: pytest.MonkeyPatch, title: str, way: str,
+) -> None:  # fmt: skip
+    """A large file is replayed for long: the work looks up while it lasts, and nothing is written of what is left."""
+    started, progress = threading.Event(), Job.progress
+
+    def waiting(job: Job, fraction: float, stage: str) -> None:
+        progress(job, fraction, stage)
+        while stage.startswith("Making") and fraction > 0.1:
+            started.set()
+            job.check()
+            time.sleep(0.002)
+
+    opened(str(snapshots / "torch26-train-from-start.pickle"))
+    for module in (fast, snapshot_pickle, tables_csv):
+        monkeypatch.setattr(module, "_AT_ONCE" if module is fast else "_CHUNK", 100)
+    monkeypatch.setattr(Job, "progress", waiting)
+    words = "A whole table (.csv) > Allocations" if title == "A table" else title
+    (entry,) = (action for text, action in entries(window.menus.export).items() if text.startswith(words))
+    entry.trigger()
+    qtbot.waitUntil(started.is_set, timeout=20_000)
+    if way == "cancel":
+        (number,) = window.jobs.running
+        window.jobs.cancel(number)
+    else:
+        window.close()
+    qtbot.waitUntil(lambda: not window.jobs.running, timeout=20_000)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_whole_table(opened: Any, choose: Callable[[str], str], tapes: tuple[str, str], tmp_path: Path) -> None:

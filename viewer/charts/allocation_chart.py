@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..model.layout import Stacked, address_layout
 from ..model.paints import group_paints
 from ..model.peaks import peaks_of
 from ..model.run import Run
+from ..model.said import Said, quiet
 from ..state.allocation_text import allocation_text, place_text
 from ..state.pointed import NOTHING, Pointed
 from ..state.scope import Scope
@@ -48,10 +48,9 @@ _REST = 60
 _UPRIGHT = {Qt.Key.Key_Up: 0.5, Qt.Key.Key_Down: 2.0}
 
 Painter = StackedPainter | AddressPainter
-Said = Callable[[float], object]
 
 
-def painter_of(run: Run, axis: XAxis, key: str, said: Said = lambda done: None) -> Painter:
+def painter_of(run: Run, axis: XAxis, key: str, said: Said = quiet) -> Painter:
     """What paints a layout on an axis. Takes a while for a million allocations, and no Qt; `said(part)` is told how far
     it is, and calls it off by raising."""
     said(0.0)

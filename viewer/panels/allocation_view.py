@@ -8,9 +8,10 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QToolButton, QVBoxLayout, QWidget
 
 from ..charts.allocation_address import AddressPainter
-from ..charts.allocation_chart import LAYOUTS, AllocationChart, Painter, Said, painter_of
+from ..charts.allocation_chart import LAYOUTS, AllocationChart, Painter, painter_of
 from ..charts.theme import Theme
 from ..look.units import bytes_text, count_text, exact_bytes_text
+from ..model.said import Said
 from ..state.ahead import MANY
 from ..state.jobs import Job
 from ..state.scope import Scope

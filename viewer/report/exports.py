@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from memstrata.capture.format.recording import Recording
 
 from ..model.grouping import preferred
 from ..model.run import Run
+from ..model.said import Said, quiet
 from ..sources.run_directory import RunDirectory
 from .chrome_trace import chrome_trace
 from .html import report_html
@@ -28,12 +30,30 @@ class Export:
 
     title: str
     suffix: str
-    make: Callable[[Recording, str, str], bytes]
-    """Of the recording, its name, and the table asked for."""
+    make: Make
 
 
-def _text(make: Callable[[Recording, str], str]) -> Callable[[Recording, str, str], bytes]:
-    return lambda recording, name, _: make(recording, name).encode("utf-8", "replace")
+class Make(Protocol):
+    """Bytes of a recording, its name, and the table asked for. What may take long tells `said(part)` how far it is,
+    which calls it off by raising."""
+
+    def __call__(self, recording: Recording, name: str, table: str, said: Said = quiet) -> bytes: ...
+
+
+def _text(make: Callable[[Recording, str], str]) -> Make:
+    return lambda recording, name, table, said=quiet: make(recording, name).encode("utf-8", "replace")
+
+
+def _html(recording: Recording, name: str, table: str, said: Said = quiet) -> bytes:
+    return report_html(recording, name, said).encode("utf-8", "replace")
+
+
+def _csv(recording: Recording, name: str, table: str, said: Said = quiet) -> bytes:
+    return table_csv(Run(recording, name=name), table, said).encode("utf-8", "replace")
+
+
+def _snapshot(recording: Recording, name: str, table: str, said: Said = quiet) -> bytes:
+    return snapshot_bytes(recording, said)
 
 
 def _svg(recording: Recording, name: str) -> str:
@@ -45,17 +65,15 @@ def _svg(recording: Recording, name: str) -> str:
 
 
 EXPORTS: dict[str, Export] = {
-    "html": Export("the whole analysis as one page", ".html", _text(report_html)),
+    "html": Export("the whole analysis as one page", ".html", _html),
     "text": Export("the report as text", ".txt", _text(report_text)),
     "json": Export("exact figures", ".json", _text(lambda r, name: json_text(report_json(r, name), indent=1))),
-    "csv": Export(
-        "a table", ".csv", lambda r, name, table: table_csv(Run(r, name=name), table).encode("utf-8", "replace")
-    ),
+    "csv": Export("a table", ".csv", _csv),
     "svg": Export("the timeline as a picture", ".svg", _text(_svg)),
     "perfetto": Export(
         "a timeline for Perfetto", ".trace.json", _text(lambda r, n: json_text(chrome_trace(Run(r, name=n)), indent=1))
     ),
-    "snapshot": Export("a snapshot for pytorch.org/memory_viz", ".pickle", lambda r, _name, _table: snapshot_bytes(r)),
+    "snapshot": Export("a snapshot for pytorch.org/memory_viz", ".pickle", _snapshot),
 }
 """In the order of menus."""
 

@@ -21,6 +21,7 @@ from ..model.bands import Bands, bands_of
 from ..model.grouping import preferred
 from ..model.query import AllocationQuery
 from ..model.run import Run
+from ..model.said import Said, quiet
 from .html_allocator import allocator_html
 from .html_page import (
     bars_html,
@@ -47,8 +48,10 @@ LARGEST = 40
 """Allocations listed with their stacks."""
 
 
-def report_html(recording: Recording, name: str) -> str:
-    """The page for one file, of the device with the highest peak; what is said of the allocator is of every device."""
+def report_html(recording: Recording, name: str, said: Said = quiet) -> str:
+    """The page for one file, of the device with the highest peak; what is said of the allocator is of every device,
+    and its replay is what takes long in a large file: `said(part)` is told how far it is, and calls it off by raising.
+    """
     runs = devices_of(recording, name)
     run = runs[0]
     key = preferred(run)
@@ -56,7 +59,7 @@ def report_html(recording: Recording, name: str) -> str:
     parts = [errors_html(runs), *map(line_html, headline(run)), *_findings(run)]
     parts += _picture(run, key, bands) + _groups(run, bands) + memory_html(run) + devices_html(runs)
     parts += _super_blocks(run) + _prediction(run) + _saved(run) + _largest(run) + stacks_html(run)
-    parts += plans_html(run) + what_else_html(run) + allocator_html(recording, name)
+    parts += plans_html(run) + what_else_html(run) + allocator_html(recording, name, said)
     parts += step_html(run) + notes_html(runs)
     return page(whole_title(run), parts, PICTURE_STYLE + colour_rules(bands) + category_rules())
 

@@ -17,6 +17,7 @@ from ..analysis.allocator.kinds import kinds_of, largest_free, layout_of
 from ..analysis.allocator.oom import Oom
 from ..look.units import count_text
 from ..look.words import category_text
+from ..model.said import Said, quiet
 from .allocator_text import exactness_text, label_text, notes_of, verdict_text
 from .html_page import (
     Bar,
@@ -40,12 +41,15 @@ FINEST = 2
 """Thousandths of a range below which neighbouring blocks are drawn as one."""
 
 
-def allocator_html(recording: Recording, name: str) -> list[str]:
-    """The allocator's side of every device."""
+def allocator_html(recording: Recording, name: str, said: Said = quiet) -> list[str]:
+    """The allocator's side of every device. `said(part)` is told how far the replay is, and calls it off by raising."""
     runs = runs_of(recording, name)
     parts: list[str] = []
-    for run in runs:
-        body = _device(Answer(run, Question()), 4 if len(runs) > 1 else 3)
+    for number, run in enumerate(runs):
+        answer = Answer(run, Question())
+        if not answer.refusal:
+            answer.work_out(lambda done, number=number: said((number + done) / len(runs)))  # type: ignore[misc]
+        body = _device(answer, 4 if len(runs) > 1 else 3)
         parts += section_html(whole_title(run), *body, level=3) if len(runs) > 1 else body
     return section_html("Allocator", *parts)
 

@@ -16,19 +16,22 @@ from memstrata.capture.format.schema import NONE, Action, BlockState, MarkKind, 
 
 from ..look.words import category_text
 from ..model.run import Run
+from ..model.said import Said, quiet
 from .one_heap import BASE, lay_out
 
 Frame = dict[str, Any]
+_CHUNK = 10_000
+"""Events between two looks at whether the snapshot is still wanted."""
 
 
-def snapshot_bytes(recording: Recording) -> bytes:
-    """The pickle, protocol 2 as torch's own writer."""
-    return pickle.dumps(snapshot(recording), protocol=2)
+def snapshot_bytes(recording: Recording, said: Said = quiet) -> bytes:
+    """The pickle, protocol 2 as torch's own writer. `said(part)` is told how far it is, and calls it off by raising."""
+    return pickle.dumps(snapshot(recording, said), protocol=2)
 
 
-def snapshot(recording: Recording) -> dict[str, Any]:
+def snapshot(recording: Recording, said: Said = quiet) -> dict[str, Any]:
     """The dict that `torch.cuda.memory._snapshot` would give; where no allocator reported segments, with one heap."""
-    value = as_recorded(recording)
+    value = as_recorded(recording, said)
     if not recording.meta.has_reserved:
         for segment in value["segments"]:
             trace = value["device_traces"][segment["device"]]
@@ -37,14 +40,14 @@ def snapshot(recording: Recording) -> dict[str, Any]:
     return value
 
 
-def as_recorded(recording: Recording) -> dict[str, Any]:
+def as_recorded(recording: Recording, said: Said = quiet) -> dict[str, Any]:
     """The same with every address as it was, which only where there are segments all readers understand."""
     frames = _Frames(recording)
     runs = [Run(recording, row) for row in range(len(recording.meta.devices))]
     last = max((run.device.ordinal for run in runs), default=-1)
     traces: list[list[dict[str, Any]]] = [[] for _ in range(last + 1)]
     for run in runs:
-        traces[run.device.ordinal] = _trace(run, frames)
+        traces[run.device.ordinal] = _trace(run, frames, said)
     return {
         "segments": _segments(recording, frames),
         "device_traces": traces,
@@ -71,12 +74,14 @@ class _Frames:
         return self._frames.setdefault(found, {"name": name, "filename": file, "line": line})
 
 
-def _trace(run: Run, frames: _Frames) -> list[dict[str, Any]]:
+def _trace(run: Run, frames: _Frames, said: Said) -> list[dict[str, Any]]:
     events = run.recording.events
     rows = np.flatnonzero(events.device == run.device_row).tolist()
-    said = _metadata(run)
+    noted = _metadata(run)
     out = []
     for index, row in enumerate(rows):
+        if not index % _CHUNK:
+            said(index / len(rows))
         action = Action(int(events.action[row]))
         if action == Action.unknown:
             continue
@@ -86,8 +91,8 @@ def _trace(run: Run, frames: _Frames) -> list[dict[str, Any]]:
         if events.time[row] != NONE:
             event["time_us"] = int(events.time[row]) // 1000
         event["frames"] = frames.stack(int(events.stack[row]))
-        if index in said:
-            event["user_metadata"] = said[index]
+        if index in noted:
+            event["user_metadata"] = noted[index]
         out.append(event)
     return out
 

@@ -12,14 +12,18 @@ from memstrata.capture.format.schema import NONE, Fate, Phase
 
 from ..look.words import category_text, fate_text, phase_text
 from ..model.run import Run
+from ..model.said import Said, quiet
 
 Row = Iterable[object]
 _BREAKS = "\t\r\n"
+_CHUNK = 5000
+"""Rows between two looks at whether the table is still wanted."""
 _FORMULA = ("=", "+", "-", "@", *_BREAKS)
 
 
-def table_csv(run: Run, name: str) -> str:
-    """The table of that name; ValueError with one sentence if there is none or the file has no such facts."""
+def table_csv(run: Run, name: str, said: Said = quiet) -> str:
+    """The table of that name; ValueError with one sentence if there is none or the file has no such facts. `said(part)`
+    is told how far it is, and calls it off by raising."""
     if name not in TABLES:
         raise ValueError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
     needs, head, rows = TABLES[name]
@@ -28,7 +32,11 @@ def table_csv(run: Run, name: str) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(head)
-    writer.writerows([safe_cell(value) for value in row] for row in rows(run))
+    most = max(len(run.allocations), len(run.recording.saved_tensors))
+    for number, row in enumerate(rows(run)):
+        if not number % _CHUNK:
+            said(min(number / max(most, 1), 1.0))
+        writer.writerow([safe_cell(value) for value in row])
     return out.getvalue()
 
 

@@ -33,9 +33,10 @@ def tables_of(run: Run) -> list[str]:
 
 def write_export(run: Run, key: str, table: str, path: str, job: Job) -> str:
     """Make an export of a run and write it. Returns a sentence; raises FormatError with one."""
-    job.progress(0.1, f"Making {EXPORTS[key].title}")
+    stage = f"Making {EXPORTS[key].title}"
+    job.progress(0.1, stage)
     try:
-        data = EXPORTS[key].make(run.recording, run.name, table)
+        data = EXPORTS[key].make(run.recording, run.name, table, lambda done: job.progress(0.1 + 0.8 * done, stage))
     except FormatError:
         raise
     except ValueError as error:

@@ -13,10 +13,10 @@ from ...model import stacks
 from ...model.grouping_facts import stream_name
 from ...model.pools import pool_name
 from ...model.run import Run
+from ...model.said import Said
 from ..place import place_of
 from .config import Config, parse
 from .end_layout import end_layout
-from .fast import Said
 from .fragmentation import Fragmentation, fragmentation
 from .history import Layout
 from .oom import Oom, predicted_oom, recorded_ooms
@@ -100,6 +100,13 @@ class Answer:
             self.what_if = self._what_if(lambda done: said(share + done * (1 - share)))
         _ = self.unverified
         return self.played
+
+    def work_out(self, said: Said) -> None:
+        """The same, and the state at the peak, which is a replay of its own."""
+        self.prepare(lambda done: said(done * 0.6))
+        if self.what_if is None and "peak_state" not in vars(self):
+            row = self.verification.replay.peak_row
+            self.peak_state = state_at(self.known, row, lambda done: said(0.6 + done * 0.4))
 
     @property
     def played(self) -> Replay:

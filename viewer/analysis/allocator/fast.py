@@ -10,6 +10,7 @@ import numpy as np
 
 from memstrata.capture.format.schema import I64
 
+from ...model.said import Said, quiet
 from .config import Config
 from .following import Follower
 from .memory import VIRTUAL, Memory, RecordedMemory
@@ -18,8 +19,6 @@ from .rules import UNLIMITED, rounded
 from .sequence import Op, Outcome, Sequence, State
 from .tables import Pools
 
-Said = Callable[[float], object]
-"""Told how far a replay is, from 0 to 1; calls it off by raising."""
 _Row = tuple[int, int, int, int, int, int]
 _Choice = Callable[[list[int], int, int], int]
 _AT_ONCE = 50_000
@@ -32,7 +31,7 @@ class FastAllocator:
     def __init__(
         self, sequence: Sequence, config: Config, memory: Memory, state: State,
         want: I64 | None = None, allowed: int | None = None, virtual: int = VIRTUAL,
-        said: Said = lambda done: None,
+        said: Said = quiet,
     ) -> None:  # fmt: skip
         self._sequence, self._want = sequence, want
         self._pools = Pools(sequence, state, rounded(sequence.bytes, config))

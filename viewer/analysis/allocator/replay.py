@@ -10,8 +10,9 @@ import numpy as np
 from memstrata.capture.format.schema import I64, Action
 
 from ...model.run import Run
+from ...model.said import Said, quiet
 from .config import STOCK, Config
-from .fast import FastAllocator, Said
+from .fast import FastAllocator
 from .memory import FIRST_ADDRESS, GAP, VIRTUAL, Memory, RecordedMemory, SimulatedMemory
 from .recorded import Recorded, recorded
 from .reference import ReferenceAllocator
@@ -81,13 +82,9 @@ class Replay:
         return len(self.sequence)
 
 
-def _quiet(_done: float) -> None:
-    pass
-
-
 def replay(
     sequence: Sequence, config: Config = STOCK, capacity: int | None = None, start: State | None = None,
-    said: Said = _quiet,
+    said: Said = quiet,
 ) -> Replay:  # fmt: skip
     """What the allocator would do with a sequence on a GPU where it may reserve `capacity` bytes.
 
@@ -146,7 +143,7 @@ class Verification:
         return self.first_mismatch is None and self.segment_matches == self.segment_events
 
 
-def verify(run: Run, said: Said = _quiet) -> Verification:
+def verify(run: Run, said: Said = quiet) -> Verification:
     """Replays a device of a file with the recorded answers of cudaMalloc."""
     known = recorded(run)
     memory = RecordedMemory(known.moves)
@@ -164,11 +161,11 @@ def verify(run: Run, said: Said = _quiet) -> Verification:
     return Verification(known, played, made, made - len(wrong), memory.total, memory.matched, first)
 
 
-def state_at(known: Recorded, op: int) -> State:
+def state_at(known: Recorded, op: int, said: Said = quiet) -> State:
     """The state of a recording after its first `op` operations, in recorded addresses."""
     memory = RecordedMemory(move for move in known.moves if move.op < op)
     part = first_operations(known.sequence, op)
-    return FastAllocator(part, known.config, memory, known.state, want=known.want).run().end
+    return FastAllocator(part, known.config, memory, known.state, want=known.want, said=said).run().end
 
 
 def first_operations(sequence: Sequence, count: int) -> Sequence:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...model.run import Run
+from ...model.said import Said, quiet
 from .config import Config
-from .fast import Said
 from .recorded import Recorded
 from .replay import Replay, replay
 from .sequence import Op, Sequence, State, empty_state, sequence
@@ -40,7 +40,7 @@ class WhatIf:
 
 def what_if(
     known: Recorded, config: Config | None = None, capacity: int | None = None, empty_cache_at: tuple[int, ...] = (),
-    said: Said = lambda done: None,
+    said: Said = quiet,
 ) -> WhatIf:  # fmt: skip
     """The recording's allocations under these conditions; `config` None keeps the recorded one.
 
