@@ -19,7 +19,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
-from PySide6.QtWidgets import QFileDialog, QMenu
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog, QMenu, QTabBar
 from pytestqt.qtbot import QtBot
 
 from memstrata.viewer.analysis.allocator import fast
@@ -188,6 +189,17 @@ def test_the_table_with_the_focus_is_in_front(opened: Any, window: Window, tapes
     page.bring_forward("saved")
     page.views["timeline"].timeline.setFocus()
     assert any(text.startswith("The table in front: Saved tensors") for text in entries(window.menus.export))
+
+
+def test_a_tab_that_is_clicked_brings_its_table_to_the_front(opened: Any, window: Window, snapshots: Path) -> None:
+    """Without a timeline the table before it had the focus, which goes to another one as it is hidden."""
+    page = opened(str(snapshots / "torch22-state-second-gpu.pickle"))
+    for title in ("Stacks", "Problems", "Alive here"):
+        (bar,) = (bar for bar in page.findChildren(QTabBar) if bar.isVisible())
+        place = next(number for number in range(bar.count()) if bar.tabText(number) == title)
+        QTest.mouseClick(bar, Qt.MouseButton.LeftButton, pos=bar.tabRect(place).center())
+        assert any(text.startswith(f"The table in front: {title}") for text in entries(window.menus.export)), title
+        assert any(text.startswith(f"A picture of the view in front: {title}") for text in entries(window.menus.export))
 
 
 def test_the_stack_tree_as_it_is_unfolded(

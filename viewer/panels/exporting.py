@@ -170,17 +170,17 @@ def front_view(page: RunPage | ComparePage) -> tuple[str, QWidget]:
 
 
 def front_table(page: RunPage | ComparePage) -> tuple[str, QTableView | QTreeView] | None:
-    """Title and widget of the table with the focus, else of one in the view that had it last, else in the dock in
-    front, else of any."""
+    """Title and widget of a table in the view that had the focus, or was brought forward, last; there the one with the
+    focus. Else of the one with the focus, else in the dock in front, else of any."""
     found = [(title, table) for title, view in page.titled_views() for table in _tables(view) if table.isVisible()]
     focus, front = QApplication.focusWidget(), page.views.made.get(page.docks.front)
 
     def rank(part: tuple[str, QWidget]) -> int:
-        if part[1] is focus:
-            return 0
         if part[0] == page.looked_at:
-            return 1
-        return 2 if part[1] is front or (front is not None and front.isAncestorOf(part[1])) else 3
+            return 0 if part[1] is focus else 1
+        if part[1] is focus:  # perhaps only because another was hidden
+            return 2
+        return 3 if part[1] is front or (front is not None and front.isAncestorOf(part[1])) else 4
 
     found.sort(key=rank)
     return found[0] if found else None
