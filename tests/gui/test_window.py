@@ -16,13 +16,14 @@ from pytestqt.qtbot import QtBot
 from memstrata.capture.format.schema import Action, Severity
 from memstrata.viewer import window as window_module
 from memstrata.viewer.look.units import bytes_text
+from memstrata.viewer.panels.compare_page import ComparePage
 from memstrata.viewer.panels.device_picker import DevicePicker
 from memstrata.viewer.panels.run_page import RunPage
 from memstrata.viewer.state import loading
 from memstrata.viewer.state.jobs import Job
 from memstrata.viewer.window import Window, write_png
 
-from .conftest import make_all
+from .conftest import make_all, ready
 
 
 def test_an_empty_window_says_what_to_do(window: Window) -> None:
@@ -289,6 +290,30 @@ def test_every_device_of_a_file_is_on_offer(opened: Any, window: Window, snapsho
     assert other.device_row == 2 and window.content.currentWidget() is not page
     window.undo_action.trigger()
     assert window.session.state.runs == (run,)
+
+
+def test_another_device_keeps_the_filter_and_takes_its_place_in_the_comparison(
+    opened: Any, window: Window, snapshots: Path, tapes: tuple[str, str], qtbot: QtBot
+) -> None:
+    page = opened(str(snapshots / "torch28-oom-three-gpus-expandable.pickle"), *tapes)
+    assert isinstance(page, ComparePage) and window.session.state.pair is not None
+    assert page.answer.lines[0].text.startswith("Peak 78.3 GiB to 44.0 MiB")
+    window.tabs.setCurrentIndex(0)
+    run = window.content.page
+    assert isinstance(run, RunPage)
+    ready(run, qtbot)
+    run.scope.look(filter=">1GiB")
+    picker = run.answer.findChild(DevicePicker)
+    picker.setFocus()
+    qtbot.keyClick(picker, Qt.Key.Key_Down)
+    state = window.session.state
+    assert state.runs[0].device.name == "cuda:2" and state.views[0].filter == ">1GiB"
+    assert state.compared == (state.runs[0], state.runs[1])
+    window.tabs.setCurrentIndex(3)
+    page = window.content.page
+    assert isinstance(page, ComparePage)
+    ready(page, qtbot)
+    assert page.answer.lines[0].text.startswith("Peak 20.1 GiB to 44.0 MiB")
 
 
 def test_an_out_of_memory_event_is_marked_and_not_added(opened: Any, snapshots: Path) -> None:

@@ -16,8 +16,11 @@ def device_texts(run: Run) -> list[str]:
 
 
 def on_device(state: ViewState, run: Run, row: int, grouping: str) -> ViewState:
-    """The state with another device of the same file in place of this run."""
+    """The state with another device of the same file in place of this run, in the comparison too; the filter stays."""
     index, other = state.runs.index(run), run.on(row)
     runs, views = list(state.runs), list(state.views)
-    runs[index], views[index] = other, first_view(other, grouping)
-    return replace(state, runs=tuple(runs), views=tuple(views), slot=None)
+    runs[index], views[index] = other, replace(first_view(other, grouping), filter=state.views[index].filter)
+    pair = state.pair
+    if pair is not None:
+        pair = (other if pair[0] is run else pair[0], other if pair[1] is run else pair[1])
+    return replace(state, runs=tuple(runs), views=tuple(views), pair=pair, slot=None, common_visible=None)
