@@ -318,8 +318,7 @@ def _quoted(machine: Machine, line: bytes) -> None:
 
 def _frame(machine: Machine, p: int) -> int:
     length = int.from_bytes(machine.stream.buffer[p + 1 : p + 9], "little")
-    machine.stop = 0
-    return _may_note(machine, machine.stream.restart(p + 9, length))
+    return _may_note(machine, machine.restart(p + 9, length))
 
 
 def _protocol(machine: Machine, p: int) -> int:

@@ -79,7 +79,8 @@ class Machine:
         """The value of the pickle. Raises PickleProblem."""
         p = 0
         try:
-            self.stream.fill(0)
+            if not self.stream.at_end:
+                self.stream.fill(0)
             while not self.done:
                 p = self._run(self.look_up(p))
             if self.reader is not None:
@@ -155,9 +156,16 @@ class Machine:
             self.stop = 0  # the next thing is to look up
         return p
 
-    def skip(self, p: int) -> None:
-        """What lies before byte p of the buffer was not built here."""
-        self._counted = p
+    def skip(self, p: int, end: int) -> None:
+        """What lies between these bytes of the buffer was not built here."""
+        self._count(p)
+        self._counted = end
+
+    def restart(self, p: int, length: int) -> int:
+        """A frame of this length begins at byte p of the buffer. Returns where p is now."""
+        self._count(p)
+        self._counted = self.stop = 0
+        return self.stream.restart(p, length)
 
     def get(self, number: int) -> Any:
         """The value under a number of the memo; raises KeyError."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +15,6 @@ from .pickle_layouts import MEMO_LENGTHS, skim
 from .pickle_machine import Machine
 from .pickle_stream import PickleStream
 from .pickle_window import Window
-from .progress import Progress
 
 _NO_LIST = 255
 
@@ -117,8 +115,7 @@ class _Outer:
 
 def run_alone(machine: Machine, entry: bytes, number: int) -> dict[int, Any]:
     """Run the instructions of one entry. Returns what it puts into the memo, whose first number is given."""
-    data = entry + b"."
-    alone = Machine(PickleStream(io.BytesIO(data), len(data), Progress()), machine.size, _Outer(machine, number))
+    alone = Machine(PickleStream.of(entry + b"."), machine.size, _Outer(machine, number))
     alone.hidden = number
     alone.run()
     return {entry: value for entry, value in alone.memo.items() if entry >= number}

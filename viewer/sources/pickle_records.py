@@ -20,7 +20,7 @@ from .pickle_bodies import Bodies
 from .pickle_columns import Texts
 from .pickle_layouts import MEMO_LENGTHS, Layout, learn
 from .pickle_machine import Machine
-from .pickle_past import Past
+from .pickle_past import Past, run_alone
 from .pickle_window import Scratch, Window
 
 _MAX_LAYOUTS = 12
@@ -43,13 +43,16 @@ class RecordReader:
         self._lists: dict[int, int] = {}
         self._body_lists: I32 = np.empty(0, np.int32)
         self._highest: I64 = np.empty(0, np.int64)
-        self._shown: list[tuple[Past, int, dict[int, Any]]] = []
+        self._shown: list[tuple[int, dict[int, Any]]] = []
+        """What was put into the machine's memo, and a number of each in it."""
 
     def take(self, machine: Machine, at: int, may_learn: bool) -> int:
         """Take over the entries that begin at byte `at` of the buffer; returns where it stopped."""
         at = _noted(machine, at)
         window = self._window
         if window is None or window.data is not machine.stream.buffer:
+            if machine.stream.is_hasty:
+                return at
             window = self._open(machine, at)
         while True:  # where a stretch ends the next entry is a lesson too: two kinds may take turns
             row = window.row(at)
@@ -198,19 +201,28 @@ class RecordReader:
         return self._texts[value.encode("utf-8", "surrogatepass")] if type(value) is str else NONE
 
     def fetch(self, machine: Machine, number: int) -> None:
-        """Put what a stretch put into the memo under this number into the machine's own; raises KeyError."""
-        self.settle(machine)
-        past = self._holding(number)
-        if past is None:
+        """Put what a stretch put into the memo under this number into the machine's own; raises KeyError.
+
+        The window stays open: reading the rest of it again each time would take the square of its length.
+        """
+        made = self._rebuilt(machine, number)
+        if made is None:
             raise KeyError(f"it refers to entry {number:,}, which there is not")
         if machine.reused:  # an entry built once more would hold what came later
             raise ValueError("it numbers two entries alike, and refers to one before them")
-        made = past.rebuild(machine, number)
-        self._shown.append((past, number, made))
+        self._shown.append((number, made))
         for entry, value in made.items():
             if entry not in machine.memo:
                 machine.memo[entry] = value
                 machine.hidden -= 1
+
+    def _rebuilt(self, machine: Machine, number: int) -> dict[int, Any] | None:
+        """What the entry that put something into the memo under this number put there, built once more."""
+        taken = None if self._window is None else self._window.entry(number)
+        if taken is not None:
+            return run_alone(machine, *taken)
+        past = self._holding(number)
+        return None if past is None else past.rebuild(machine, number)
 
     def holds(self, number: int) -> bool:
         """Whether a stretch put something into the memo under this number."""
@@ -223,9 +235,8 @@ class RecordReader:
     def finish(self, machine: Machine) -> None:
         """The pickle has ended. Raises ValueError if it changed an entry that had become part of a table."""
         self.settle(machine)
-        for past, number, made in self._shown:
-            if past.rebuild(machine, number) != made:
-                raise ValueError("it changes an entry that was complete")
+        if any(self._rebuilt(machine, number) != made for number, made in self._shown):
+            raise ValueError("it changes an entry that was complete")
         self._past.clear()
 
 
@@ -239,9 +250,10 @@ def _packed(column: NDArray[Any]) -> NDArray[Any]:
 
 def _noted(machine: Machine, at: int) -> int:
     """Behind an entry, torch's own writer notes it in the memo."""
-    b, end = machine.stream.buffer, machine.stream.end
+    stream = machine.stream
+    b, end = stream.buffer, stream.end
     length = MEMO_LENGTHS.get(b[at]) if at + 5 <= end else None
-    if length is None or length == 1:
+    if length is None or length == 1 or (stream.cuts and stream.cuts[0] == stream.base + at):
         return at
     machine.put(int.from_bytes(b[at + 1 : at + length], "little"))
     return at + length

@@ -9,6 +9,7 @@ Windows are read, not mapped: a file that is cut short while it is mapped kills 
 from __future__ import annotations
 
 import bisect
+import io
 from collections import deque
 from typing import BinaryIO
 
@@ -21,6 +22,9 @@ PAD = 32
 """So many bytes behind it, a byte can be looked at as an instruction with its number."""
 SLACK = 1 << 14
 """Zeros behind the window, so that an entry that is cut short can be read without asking at each byte."""
+_FIRST = 1 << 12
+"""Bytes looked at behind a frame that was announced too late: another one may be, and all behind it is read again."""
+_SETTLED = 1 << 16
 _UNFRAMED = 1 << 62
 _FRAME = 0x95
 
@@ -30,7 +34,8 @@ class PickleStream:
 
     def __init__(self, file: BinaryIO, size: int, progress: Progress, window: int = WINDOW) -> None:
         self._file, self._size, self._progress, self._window = file, size, progress, window
-        self._pending = b""
+        self._pending: deque[memoryview] = deque()
+        self._step = window
         self._raw = 0
         """How many bytes of the file went into the stream, headers included."""
         self._left = 0
@@ -44,6 +49,13 @@ class PickleStream:
         self.at_end = False
         self.cuts: deque[int] = deque()
         """Numbers of the bytes in front of which a frame begins or ends, until they were checked."""
+
+    @classmethod
+    def of(cls, data: bytes) -> PickleStream:
+        """All of a stream that is in memory already."""
+        stream = cls(io.BytesIO(), len(data), Progress())
+        stream.buffer, stream.end, stream.at_end = data + bytes(SLACK), len(data), True
+        return stream
 
     def fill(self, keep: int, need: int = 0) -> None:
         """Drop the bytes before `keep`; read on until there are more than before, and at least `need`."""
@@ -62,13 +74,20 @@ class PickleStream:
             raise errors.cut_short()
         if self.base + at - 9 < self._bare_from:  # Python's own two unpicklers do not agree on these
             raise errors.damaged(self.file_offset(self.base + at - 9), "a frame begins inside a frame")
-        rest = self.buffer[at : self.end]
-        self._pending = rest + self._pending
-        self._raw -= len(rest)
+        if at < self.end:
+            self._pending.appendleft(memoryview(self.buffer)[at : self.end])
+        self._raw -= self.end - at
+        if self.base + at > PAD:  # the first one stands behind PROTO
+            self._step = min(self._window, _FIRST)
         self._left, self._bare_from, self.at_end = length, _UNFRAMED, False
         self.end = at
         self.fill(at)
         return 0
+
+    @property
+    def is_hasty(self) -> bool:
+        """Whether this buffer is small, and may soon be another one, as a frame was announced too late."""
+        return self._step < min(self._window, _SETTLED)
 
     def file_offset(self, position: int) -> int:
         """Where this byte of the stream lies in the file."""
@@ -93,8 +112,8 @@ class PickleStream:
 
     def _read(self, parts: list[bytes | memoryview], position: int) -> int:
         """Append the next window, whose first byte has this number. Returns its length."""
-        raw = memoryview(self._take(self._window))
-        self.at_end = not len(raw)
+        raw = self._take(self._step)
+        self._step, self.at_end = min(2 * self._step, self._window), not len(raw)
         at, out = 0, position
         while at < len(raw):
             if self._left:
@@ -102,8 +121,8 @@ class PickleStream:
                 parts.append(raw[at : at + step])
                 at, out, self._left = at + step, out + step, self._left - step
             elif raw[at] == _FRAME:
-                if len(raw) - at < 9:
-                    raw, at = memoryview(bytes(raw[at:]) + self._take(9 - (len(raw) - at))), 0
+                while len(raw) - at < 9 and (more := self._take(9 - (len(raw) - at))):
+                    raw, at = memoryview(bytes(raw[at:]) + more), 0
                 if len(raw) - at < 9:
                     raise errors.cut_short()
                 self._left, at = int.from_bytes(raw[at + 1 : at + 9], "little"), at + 9
@@ -120,10 +139,14 @@ class PickleStream:
         self._starts.append(position)
         self._offsets.append(offset)
 
-    def _take(self, n: int) -> bytes:
+    def _take(self, n: int) -> memoryview:
+        """The next bytes of the file, `n` at most; none only at its end."""
         if self._pending:
-            raw, self._pending = self._pending[:n], self._pending[n:]
+            first = self._pending.popleft()
+            raw = first[:n]
+            if len(first) > n:
+                self._pending.appendleft(first[n:])
         else:
-            raw = self._file.read(min(n, max(self._size - self._raw, 0) + 1))
+            raw = memoryview(self._file.read(min(n, max(self._size - self._raw, 0) + 1)))
         self._raw += len(raw)
         return raw

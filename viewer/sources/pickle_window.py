@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import Any
 
 import numpy as np
@@ -168,8 +169,19 @@ class Window:
         machine.hidden += int(self.before[stop - 1] + self.memos[stop - 1] - self.before[first_row])
         end = int(self.ends[stop - 1])
         self._check_cuts(machine.stream, end)
-        machine.skip(end)
+        machine.skip(int(self.starts[first_row]), end)
         return end
+
+    def entry(self, number: int) -> tuple[bytes, int] | None:
+        """(its bytes, its first number of the memo), of the taken entry that put something there under this number."""
+        at = bisect.bisect_right(self.taken, number, key=lambda span: span[3]) - 1
+        if at < 0:
+            return None
+        _, first, stop, begin = self.taken[at]
+        begin -= int(self.before[first])
+        row = first + int(self.before[first:stop].searchsorted(number - begin, "right")) - 1
+        begin += int(self.before[row])
+        return (self.data[self.starts[row] : self.ends[row]], begin) if number < begin + self.memos[row] else None
 
     def _push(self, machine: Machine, row: int, stop: int, number: int) -> None:
         run = Run(stop - row)
