@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -112,24 +111,19 @@ def test_closing_while_a_load_runs_leaves_no_thread(
     assert not window.session.state.runs
 
 
-def test_reading_a_large_snapshot_does_not_freeze_the_window(window: Window, snapshots: Path, qtbot: QtBot) -> None:
-    """The longest gap between ticks of a 20 ms timer while a file is read: measured about 50 ms on a busy machine."""
-    gaps: list[float] = []
-    last = [time.perf_counter()]
-
-    def tick() -> None:
-        now = time.perf_counter()
-        gaps.append(now - last[0])
-        last[0] = now
-
-    timer = QTimer(window, interval=20)
-    timer.timeout.connect(tick)
+def test_while_a_large_snapshot_is_read_the_window_goes_on(window: Window, snapshots: Path, qtbot: QtBot) -> None:
+    """How long it stands still is measured in benchmarks/opening.py; a reader that holds the interpreter's lock lets
+    nothing happen between its first words and its last."""
+    stages, ticks = list[str](), list[str]()
+    window.jobs.progressed.connect(lambda number, part, stage: stages.append(stage))
+    timer = QTimer(window, interval=0)
+    timer.timeout.connect(lambda: ticks.extend(stages[-1:]))
     timer.start()
     job = window.jobs.start("reading", lambda job: loading.load([str(snapshots / "torch211-train.pickle")], job),
                             lambda answer: None, lambda sentence: None)  # fmt: skip
     qtbot.waitUntil(lambda: job not in window.jobs.running, timeout=30_000)
     timer.stop()
-    assert max(gaps) < 0.25
+    assert stages.count("Reading torch211-train.pickle") > 3 and ticks.count("Reading torch211-train.pickle") > 3
 
 
 def test_a_file_without_a_timeline_shows_its_blocks_and_says_so(opened: Any, snapshots: Path) -> None:
