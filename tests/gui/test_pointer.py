@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 from memstrata.viewer.charts.frontier import FrontierChart
 from memstrata.viewer.model.query import AllocationQuery
 from memstrata.viewer.state.pointed import NOTHING, Pointed
+from memstrata.viewer.window import Window
 
 
 @pytest.fixture
@@ -182,3 +183,17 @@ def test_what_was_planned_before_is_said_to_the_byte(opened: Any, pair: tuple[st
     tip, found = page.views["saving"].toolTip(), page.planned.found
     assert f"Planned before (dotted): {page.pair[0].peak_bytes - found.outcome.peak_bytes:,} bytes" in tip
     assert f"planned peak {found.outcome.peak_bytes:,} bytes, measured {page.pair[1].peak_bytes:,} bytes" in tip
+
+
+def test_a_file_closed_under_the_pointer_is_pointed_at_no_more(
+    opened: Any, window: Window, samples: Path, qtbot: QtBot
+) -> None:
+    page = opened(str(samples / "before.mstrata"))
+    legend, said = page.views["legend"].view, list[object]()
+    point(legend, legend.visualRect(legend.model().index(1, 0)).center(), qtbot)
+    assert page.scope.under_pointer != NOTHING
+    page.scope.pointed.connect(said.append)
+    qtbot.keyClick(window, Qt.Key.Key_W, Qt.KeyboardModifier.ControlModifier)
+    leave(legend)  # as it is told while it goes: an exception in it fails the test
+    QToolTip.hideText()
+    assert not window.session.state.runs and not said

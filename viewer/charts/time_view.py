@@ -67,7 +67,7 @@ class TimeView(pg.ViewBox):
     def _pan(self, pixels: float) -> None:
         """As far from where the drag began, and no further than the axis goes: back there is exactly as before."""
         low, high = self._held
-        step = pixels * (high - low) / self.width()
+        step = pixels * (high - low) / max(self.width(), 1)  # of a plot that is squeezed to nothing too
         step = max(min(step, self._whole[1] - high), self._whole[0] - low)
         self.setXRange(low + step, high + step, padding=0)
 

@@ -59,8 +59,8 @@ class Scope(QObject):
         self.session.look(self.session.state.runs.index(self.run), gesture, **changes)
 
     def point(self, at: Pointed = NOTHING) -> None:
-        """The pointer rests on this."""
-        if at != self.under_pointer:
+        """The pointer rests on this; on what is of a run just closed it rests no more."""
+        if at != self.under_pointer and self.is_open:
             self.under_pointer = at
             self.pointed.emit(at)
 
