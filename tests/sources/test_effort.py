@@ -119,3 +119,23 @@ def test_a_frame_begins_in_front_of_any_instruction_and_inside_none() -> None:
         else:
             with pytest.raises(FormatError, match="a frame ends inside an entry"):
                 through_columns(data)
+
+
+@pytest.mark.parametrize(
+    ("begin", "one", "each"),
+    [(b"", b"N0", 1), (b"", b"(1", 1), (b"}", b"(u", 1), (b"]", b"(e", 1), (b"}K\1Ns", b"\x88Ns", 1),
+     (b"}K\1Ns", b"(K\1Nu", 1), (b"Nq\0", b"q\0", 1), (b"", b"N" + LATE, 17)],
+)  # fmt: skip
+def test_what_leaves_nothing_behind_has_a_limit(
+    monkeypatch: pytest.MonkeyPatch, begin: bytes, one: bytes, each: int
+) -> None:
+    monkeypatch.setattr(pickle_machine, "VAIN_FREE", 20 * each)
+    monkeypatch.setattr(pickle_machine, "VAIN_PER_BYTE", 0)
+
+    def read(times: int) -> None:
+        data = b"\x80\4" + begin + one * times + b"N."
+        Machine(stream_of(data), len(data)).run()
+
+    read(20)
+    with pytest.raises(PickleProblem, match="does things and undoes them over and over"):
+        read(21)

@@ -100,13 +100,13 @@ def _setitems(machine: Machine, p: int) -> int:
     del stack[at:]
     if machine.marks and machine.marks[-1] == at:
         raise ValueError("a value is missing")
-    _update(stack[-1], keys, values)
+    _update_open(machine, stack[-1], keys, values)
     return _after_dict(machine, p + 1)
 
 
 def _setitem(machine: Machine, p: int) -> int:
     value, key = _pop(machine), _pop(machine)
-    _update(_top(machine), [key], [value])
+    _update_open(machine, _top(machine), [key], [value])
     return _after_dict(machine, p + 1)
 
 
@@ -117,6 +117,13 @@ def _dict(machine: Machine, p: int) -> int:
     machine.stack.append(made)
     machine.built += DICT
     return _after_dict(machine, p + 1)
+
+
+def _update_open(machine: Machine, into: Any, keys: list[Any], values: list[Any]) -> None:
+    before = len(into) if type(into) is dict else 0
+    _update(into, keys, values)
+    if len(into) == before:
+        machine.in_vain()
 
 
 def _update(into: Any, keys: list[Any], values: list[Any]) -> None:
@@ -143,6 +150,8 @@ def _after_dict(machine: Machine, p: int) -> int:
 def _appends(machine: Machine, p: int) -> int:
     items = _since_mark(machine)
     _open_list(machine).extend(items)
+    if not items:
+        machine.in_vain()
     return p + 1
 
 
@@ -182,6 +191,7 @@ def _tuple_of(n: int) -> Instruction:
 
 
 def _drop(machine: Machine, p: int) -> int:
+    machine.in_vain()
     if machine.marks and machine.marks[-1] == len(machine.stack):
         machine.marks.pop()
     else:
@@ -190,6 +200,7 @@ def _drop(machine: Machine, p: int) -> int:
 
 
 def _drop_mark(machine: Machine, p: int) -> int:
+    machine.in_vain()
     _since_mark(machine)
     return _may_note(machine, p + 1)
 

@@ -19,6 +19,12 @@ from .pickle_stream import PAD, PickleStream
 BUILT_PER_BYTE = 24
 """Bytes of what is built for each byte of the file, at most, beyond `BUILT_FREE`; an event takes about 6."""
 BUILT_FREE = 64 << 20
+VAIN_FREE = 1 << 16
+VAIN_PER_BYTE = 1 / 16
+"""Instructions for each byte of the file, beyond `VAIN_FREE`, that leave nothing behind: all writers have is an empty
+list that is filled with nothing. Without a limit they are the slowest way through a file."""
+_LATE = 16
+"""Instructions that a frame counts as that was announced too late."""
 _STRIDE = 1 << 18
 """Bytes between two looks at how much was built."""
 _SIZES = ((b"}", DICT), (b"]", LIST))
@@ -74,6 +80,7 @@ class Machine:
         self.built = 0
         """Bytes of the dicts, lists and tuples made so far."""
         self._counted = 0
+        self._vain = 0
 
     def run(self) -> Any:
         """The value of the pickle. Raises PickleProblem."""
@@ -163,9 +170,16 @@ class Machine:
 
     def restart(self, p: int, length: int) -> int:
         """A frame of this length begins at byte p of the buffer. Returns where p is now."""
+        self.in_vain(_LATE)
         self._count(p)
         self._counted = self.stop = 0
         return self.stream.restart(p, length)
+
+    def in_vain(self, times: int = 1) -> None:
+        """An instruction left nothing behind."""
+        self._vain += times
+        if self._vain > VAIN_FREE + VAIN_PER_BYTE * self.size:
+            raise errors.beyond("it does things and undoes them over and over")
 
     def get(self, number: int) -> Any:
         """The value under a number of the memo; raises KeyError."""
@@ -189,6 +203,8 @@ class Machine:
                 self.reader.settle(self)  # what was taken refers to the memo as it is before this
             self.ordered = False
             self._known.clear()
+        if number in self.memo:
+            self.in_vain()
         if not self.ordered and self.reader is not None:
             hidden = number not in self.memo and self.reader.holds(number)
             self.hidden -= hidden

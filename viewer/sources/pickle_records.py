@@ -8,6 +8,7 @@ was taken from it becomes tables.
 from __future__ import annotations
 
 import bisect
+import operator
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,8 @@ class RecordReader:
         self._lists: dict[int, int] = {}
         self._body_lists: I32 = np.empty(0, np.int32)
         self._highest: I64 = np.empty(0, np.int64)
-        self._shown: list[tuple[int, dict[int, Any]]] = []
-        """What was put into the machine's memo, and a number of each in it."""
+        self._shown: list[tuple[Any, list[Any]]] = []
+        """Lists and dicts of entries taken that the machine could change since, and what was in each."""
 
     def take(self, machine: Machine, at: int, may_learn: bool) -> int:
         """Take over the entries that begin at byte `at` of the buffer; returns where it stopped."""
@@ -210,7 +211,7 @@ class RecordReader:
             raise KeyError(f"it refers to entry {number:,}, which there is not")
         if machine.reused:  # an entry built once more would hold what came later
             raise ValueError("it numbers two entries alike, and refers to one before them")
-        self._shown.append((number, made))
+        self._shown += ((value, _inside(value)) for value in made.values() if type(value) in (dict, list))
         for entry, value in made.items():
             if entry not in machine.memo:
                 machine.memo[entry] = value
@@ -235,9 +236,17 @@ class RecordReader:
     def finish(self, machine: Machine) -> None:
         """The pickle has ended. Raises ValueError if it changed an entry that had become part of a table."""
         self.settle(machine)
-        if any(self._rebuilt(machine, number) != made for number, made in self._shown):
+        if not all(_are_same(_inside(value), before) for value, before in self._shown):
             raise ValueError("it changes an entry that was complete")
         self._past.clear()
+
+
+def _inside(value: Any) -> list[Any]:
+    return list(value.values() if type(value) is dict else value)
+
+
+def _are_same(some: list[Any], others: list[Any]) -> bool:
+    return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
 def _packed(column: NDArray[Any]) -> NDArray[Any]:
