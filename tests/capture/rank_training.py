@@ -157,6 +157,7 @@ def main(store: str, folder: Path, names: list[str]) -> None:
         recorded = train(case, folder / f"{case.__name__}.mstrata")
         equal = len(plain) == len(recorded) and all(torch.equal(a, b) for a, b in zip(plain, recorded, strict=True))
         print(json.dumps({"case": case.__name__, "tensors": len(plain), "equal": equal, "left": left()}), flush=True)
+    dist.barrier()  # a rank that ends while the other still answers can be ended with a signal
     dist.destroy_process_group()
 
 
