@@ -48,22 +48,26 @@ print(time.process_time() - start, most() - before)
 UNPICKLED = (_LOAD, "pickle, gc off")
 """For `measured`, with a path behind them: CPU seconds of Python's own reader without its collector, and memory."""
 _SMALL = """
-import pickle, sys, time
+import gc, os, pickle, sys, time
+from memstrata.viewer.pages import numpy_with_small_pages
+numpy_with_small_pages()
 sys.path.insert(0, sys.argv[1])
 from plain_tables import Plain
-from memstrata.capture.format.interning import StackTable, StringTable
-from memstrata.capture.format.torch_records import read_snapshot
 from memstrata.viewer.sources import open_file
+from memstrata.viewer.sources.progress import Progress
+from memstrata.viewer.sources.torch_snapshot import recording_of
 class Refusing(pickle.Unpickler):
     def find_class(self, module, name):
         raise pickle.UnpicklingError(name)
 def unpickled(path):
     with open(path, "rb") as file:
         return Refusing(file).load()
-def tables(path):
-    strings = StringTable()
-    stacks = StackTable(strings)
-    return read_snapshot(unpickled(path), strings, stacks), strings.freeze(), stacks.freeze()
+def recording(path):
+    gc.disable()  # as open_file does
+    try:
+        return recording_of(unpickled(path), os.path.getsize(path), Progress())
+    finally:
+        gc.enable()
 def plain(path):
     return Plain(unpickled(path))
 def seconds(read, path):
@@ -73,8 +77,8 @@ def seconds(read, path):
     del kept
     return taken
 for path in sys.argv[2:]:
-    ways = (open_file, unpickled, tables, plain)
-    rounds = [[seconds(way, path) for way in ways] for _ in range(15)]
+    ways = (open_file, unpickled, recording, plain)
+    rounds = [[seconds(way, path) for way in ways] for _ in range(25)]
     print(*map(min, zip(*rounds)), len(open_file(path).events))
 """
 
@@ -133,10 +137,10 @@ def loading(path: Path, events: int, per_event: dict[int, float]) -> Iterator[st
 
 
 def small(folder: Path) -> Iterator[str]:
-    """Rows of small files, from file to recording, against an Unpickler that refuses globals: with tables, and alone.
+    """Rows of small files, from file to recording, against an Unpickler that refuses globals.
 
-    The tables are made of its dicts by the project's own code, which checks them and speeds up as the reader does, and
-    by `plain_tables`, which does neither.
+    Of its dicts the project's own code makes the same recording, so that reading is all that differs; `plain_tables`
+    makes columns without checks, as one would write it down; and alone it has made nothing that could be shown.
     """
     from generate import write
 
@@ -145,11 +149,11 @@ def small(folder: Path) -> Iterator[str]:
         write(events, path)
     found = sorted(SNAPSHOTS.glob("*.pickle")) if SNAPSHOTS.is_dir() else []
     for path in (*paths, *found):
-        ours, alone, tables, plain, events = measured(_SMALL, str(Path(__file__).parent), str(path))
+        ours, alone, same, plain, events = measured(_SMALL, str(Path(__file__).parent), str(path))
         if events <= 12_000:
             yield (
-                f"small {path.name:42} {events:6,.0f} events {ours * 1e3:6.1f} ms CPU   {ours / tables:5.2f} x "
-                f"Unpickler with the same tables ({tables * 1e3:.1f} ms)   {ours / plain:5.2f} x with plain ones "
+                f"small {path.name:42} {events:6,.0f} events {ours * 1e3:6.1f} ms CPU   {ours / same:5.2f} x "
+                f"Unpickler and the same recording ({same * 1e3:.1f} ms)   {ours / plain:5.2f} x and plain tables "
                 f"({plain * 1e3:.1f} ms)   {ours / alone:5.2f} x Unpickler alone"
             )
 

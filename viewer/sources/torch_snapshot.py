@@ -67,7 +67,7 @@ def read(
             raise FormatError(f"{name} is a pickle, but not a torch memory snapshot: it has no list of segments.")
         progress("Building tables", 0.0)
         try:
-            return _recording(snapshot, size, progress)
+            return recording_of(snapshot, size, progress)
         except _DAMAGE as error:
             raise FormatError(f"{name} cannot be read as a memory snapshot: {cause(error)}.") from error
 
@@ -80,7 +80,7 @@ def _at_once(file: BinaryIO, size: int, progress: Progress) -> Recording | None:
         return None
     progress("Reading", 1.0)
     with contextlib.suppress(*_DAMAGE):
-        return _recording(snapshot, size, progress)
+        return recording_of(snapshot, size, progress)
     return None
 
 
@@ -103,7 +103,8 @@ def _no_cycle_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _recording(snapshot: Any, limit: int, progress: Progress) -> Recording:
+def recording_of(snapshot: Any, limit: int, progress: Progress) -> Recording:
+    """The recording in a snapshot as Python has it; `limit` bounds how many events and blocks there may be."""
     strings = StringTable()
     stacks = StackTable(strings)
     read = read_snapshot(snapshot, strings, stacks, limit=limit)
