@@ -8,13 +8,14 @@ import resource
 from pathlib import Path
 from weakref import ref
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from memstrata.capture.format import files
 from memstrata.viewer.model.grouping import preferred
 from memstrata.viewer.panels.compare_page import ComparePage
+from memstrata.viewer.panels.run_page import RunPage
 from memstrata.viewer.state.loading import open_run
 from memstrata.viewer.state.view_state import ViewState
 from memstrata.viewer.state.view_state import opened as with_run
@@ -154,3 +155,37 @@ def test_curves_of_more_than_two_ranks_are_drawn(window: Window, samples: Path, 
     page.bar.others.setChecked(True)
     settle()
     assert page.chart.grab().toImage() == drawn
+
+
+class Shown(QObject):
+    """Notes each page that is shown although its run is closed."""
+
+    def __init__(self, window: Window) -> None:
+        super().__init__(window)
+        self.window, self.stale = window, list[str]()
+        for page in window.content.pages.values():
+            page.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Show and isinstance(watched, RunPage) and not watched.scope.is_open:
+            self.stale.append(watched.scope.run.name)
+        return False
+
+
+def test_files_closed_together_are_not_shown_one_after_the_other(
+    opened: Opener, window: Window, tapes: tuple[str, str], qtbot: QtBot
+) -> None:
+    """A view that is shown asks the session about its run: an exception in it ends the program."""
+    opened(*tapes)
+    for tab in (0, 1):
+        window.tabs.setCurrentIndex(tab)
+        page = window.content.page
+        assert isinstance(page, RunPage)
+        ready(page, qtbot)
+        page.bring_forward("stacks")
+        qtbot.wait(50)
+    window.tabs.setCurrentIndex(2)
+    shown = Shown(window)
+    while window.session.can_undo:
+        window.undo_action.trigger()
+    assert not window.session.state.runs and window.content.currentWidget() is window.start and not shown.stale

@@ -150,8 +150,10 @@ class Content(QStackedWidget):
     def show_state(self, state: ViewState) -> None:
         """The page of this state; pages whose runs are gone are let go."""
         was_page = self.page is not None
-        for key in [key for key in self.pages if key not in state.runs and key != state.compared]:
-            page = self.pages.pop(key)
+        gone = [self.pages.pop(key) for key in list(self.pages) if key not in state.runs and key != state.compared]
+        if self.page in gone:  # else Qt would show what lies beside it, which may be of a run just closed
+            self.setCurrentWidget(self.preview or self.empty)
+        for page in gone:
             self.removeWidget(page)
             page.release()
         shown = _shown(state)
