@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import aims
 from readers import UNPICKLED, measured
 
 from memstrata.viewer.arguments import script_parser, whole_number
@@ -29,6 +30,7 @@ SIZES = (100_000, 1_000_000, 4_000_000)
 ROUNDS = 3
 STAGES = {"Reading": "reading", "Building": "tables", "Pairing": "pairing", "Finding": "categories", "Adding": "bands"}
 PAGE = "page and paint"
+FIRST, PAGE_PAINTED = "first painted frame", "page of the run painted"
 
 _OPEN = """
 import json, os, sys, time
@@ -132,15 +134,18 @@ def rows(sources: Sequence[int | str] = SIZES) -> Iterator[str]:
             found = [(opened(path), measured(*UNPICKLED, str(path))[0]) for _ in range(ROUNDS)]
             yield f"open {source:>9,} events" if isinstance(source, int) else f"open {path.name}"
             least = {}
-            for name, pick in (("first painted frame", _first), ("page of the run painted", _page)):
-                yield from _frame(name, [(pick(one), unpickled) for one, unpickled in found])
+            is_judged = source == 1_000_000
+            for name, pick in ((FIRST, _first), (PAGE_PAINTED, _page)):
+                aim = aims.FIRST_FRAME if is_judged and name == FIRST else None
+                yield from _frame(name, [(pick(one), unpickled) for one, unpickled in found], aim)
                 least[name] = min(pick(one)[0] for one, _ in found)
             if isinstance(source, int):
                 if before:
-                    grown = ", ".join(f"{name} {size / before[1][name]:.2f} x" for name, size in least.items())
-                    yield f"     for {source / before[0]:.2f} x the events: {grown}"
+                    more, grown = source / before[0], {name: size / before[1][name] for name, size in least.items()}
+                    told = ", ".join(f"{name} {times:.2f} x" for name, times in grown.items())
+                    yield f"     for {more:.2f} x the events: {told}{aims.LINEAR.told(grown[FIRST] / more)}"
                 before = (source, least)
-            yield from _details([one for one, _ in found])
+            yield from _details([one for one, _ in found], aims.STANDSTILL if is_judged else None)
 
 
 def _first(one: dict[str, Any]) -> tuple[float, float, float]:
@@ -152,25 +157,27 @@ def _page(one: dict[str, Any]) -> tuple[float, float, float]:
     return one["total"], one["wall"], one["kernel"]
 
 
-def _frame(name: str, found: list[tuple[tuple[float, float, float], float]]) -> Iterator[str]:
+def _frame(name: str, found: list[tuple[tuple[float, float, float], float]], aim: aims.Aim | None) -> Iterator[str]:
     """A frame's CPU time, by the clock, what the kernel took of it, and against the unpickler, each of `found`'s
     rounds being (those three, the unpickler's CPU time)."""
     cpu, wall, kernel = zip(*(times for times, _ in found))
     spent = f"{min(cpu):.3f} s CPU ({min(c - k for c, k in zip(cpu, kernel)):.3f} s without the kernel)"
-    yield f"     {name}: {spent}, by the clock {min(wall):.3f} s at best, {statistics.median(wall):.3f} s in the median"
+    told = f"{min(wall):.3f} s at best, {statistics.median(wall):.3f} s in the median"
+    yield f"     {name}: {spent}, by the clock {told}{aim.told(min(cpu)) if aim else ''}"
     least = min(cpu) / min(unpickled for _, unpickled in found)
     median = statistics.median(times[0] / unpickled for times, unpickled in found)
     yield f"     {least:6.2f} x pickle with gc off by the quickest of each, {median:.2f} x in the median of the rounds"
 
 
-def _details(found: list[dict[str, Any]]) -> Iterator[str]:
+def _details(found: list[dict[str, Any]], aim: aims.Aim | None) -> Iterator[str]:
     """Of the quickest round, by part; how long the window stood still."""
     split = parts(min(found, key=lambda one: float(one["total"])))
     yield "     " + ", ".join(f"{name} {seconds:.3f}" for name, seconds in split.items())
     for place, when in enumerate(("until the page is painted", "after it")):
         busy, clock = ([one[how][place] * 1e3 for one in found] for how in ("busy", "clock"))
         waits = ", ".join(f"{wait:.0f}" for wait in busy)
-        yield f"     longest stretch of work in the window {when}: {waits} ms, {min(clock):.0f} ms by the clock"
+        told = aim.told(min(busy)) if aim and not place else ""
+        yield f"     longest stretch of work in the window {when}: {waits} ms, {min(clock):.0f} ms by the clock{told}"
 
 
 def _file_or_events(text: str) -> str | int:
@@ -183,3 +190,4 @@ if __name__ == "__main__":
     parser.add_argument("what", nargs="*", type=_file_or_events, help=f"files, or numbers of events (default: {sizes})")
     for line in rows(parser.parse_args().what or SIZES):
         print(line, flush=True)
+    print(*aims.summary(), sep="\n")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import aims
 import opening
 import readers
 import torch
@@ -140,6 +141,7 @@ def main(folder: Path) -> None:
         readers.rows(),
         opening.rows(),
         view.lines(),
+        aims.summary(),
     )
     for part in parts:
         for line in part:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
+import aims
 import numpy as np
 from allocator import repeated
 from PySide6.QtCore import Qt
@@ -69,9 +70,17 @@ def cpu_ms(call: Callable[[], object]) -> float:
     return (time.process_time() - start) * 1e3
 
 
+def p95_of(times: list[float]) -> float:
+    return sorted(times)[int(len(times) * 0.95)]
+
+
 def middle_and_p95(times: list[float]) -> str:
-    ordered = sorted(times)
-    return f"median {ordered[len(ordered) // 2]:7.2f} ms   p95 {ordered[int(len(ordered) * 0.95)]:7.2f} ms"
+    return f"median {sorted(times)[len(times) // 2]:7.2f} ms   p95 {p95_of(times):7.2f} ms"
+
+
+def told(aim: aims.Aim, figure: float, run: Run) -> str:
+    """The end of a row whose aim is for a million allocations."""
+    return aim.told(figure) if len(run.allocations) >= 1_000_000 else ""
 
 
 def long_run(allocations: int) -> Run:
@@ -175,17 +184,20 @@ def layouts(scope: Scope, plain: float) -> Iterator[str]:
     for key in (ADDRESS, STACKED):
         made = cpu_ms(lambda key=key: painter_of(scope.run, scope.axis, key))
         chart = shown_chart(scope, key)
-        times = frames(chart, scope)
-        p95 = sorted(times)[int(len(times) * 0.95)]
-        yield f"{key:8} frames   {middle_and_p95(times)}   {p95 / plain:6.3f} of plain rectangles"
-        yield f"{key:8} both ways {middle_and_p95(frames(chart, scope, chart.top))}"
-        yield f"{key:8} dragged  {middle_and_p95(dragged(chart, scope))}"
+        for how, times in (
+            ("frames", frames(chart, scope)),
+            ("both ways", frames(chart, scope, chart.top)),
+            ("dragged", dragged(chart, scope)),
+        ):
+            p95 = p95_of(times)
+            of = f"{p95 / plain:6.3f} of plain rectangles{told(aims.FRAME, p95, scope.run)}"
+            yield f"{key:8} {how:9} {middle_and_p95(times)}   {of}"
         chart.whole_height()
         finished = cpu_ms(lambda item=chart.item: _finish(item))
         yield f"{key:8} finished picture {finished:7.1f} ms   laid out once in {made:7.1f} ms"
         times, search = hovers(chart), searching_ms(scope.run)
-        ratio = sorted(times)[int(len(times) * 0.95)] / search
-        yield f"{key:8} hover    {middle_and_p95(times)}   {ratio:6.3f} of looking through all of them"
+        of = f"{p95_of(times) / search:6.3f} of looking through all of them"
+        yield f"{key:8} hover     {middle_and_p95(times)}   {of}{told(aims.HOVER, p95_of(times), scope.run)}"
         chart.hide()
 
 
@@ -216,8 +228,9 @@ def bands(scope: Scope) -> Iterator[str]:
     application().processEvents()
     plain = rectangles_ms(64 * 2000)
     times = frames(timeline, scope)
-    ratio = sorted(times)[int(len(times) * 0.95)] / plain
-    yield f"timeline frames   {middle_and_p95(times)}   {ratio:6.3f} of 128,000 plain rectangles"
+    p95 = p95_of(times)
+    of = f"{p95 / plain:6.3f} of 128,000 plain rectangles{told(aims.FRAME, p95, scope.run)}"
+    yield f"timeline frames   {middle_and_p95(times)}   {of}"
     yield f"timeline hover    {middle_and_p95(hovers(timeline))}"
     timeline.hide()
     run, labels = scope.run, np.arange(len(scope.run.allocations)) % 64
@@ -234,21 +247,25 @@ def bands(scope: Scope) -> Iterator[str]:
             painter.end()
 
         times.append(cpu_ms(frame))
-    ratio = sorted(times)[int(len(times) * 0.95)] / plain
-    yield f"64 bands of 2,000 {middle_and_p95(times)}   {ratio:6.3f} of as many plain rectangles"
+    p95 = p95_of(times)
+    of = f"{p95 / plain:6.3f} of as many plain rectangles{told(aims.BANDS, p95, run)}"
+    yield f"64 bands of 2,000 {middle_and_p95(times)}   {of}"
 
 
 def tables(run: Run) -> Iterator[str]:
     """Live sets, sorting and filtering."""
     positions = np.linspace(0, run.n_events, 100).astype(np.int64).tolist()
     for name, ask in (("checkpoints", run.live.at), ("a plain mask", run.allocations.alive)):
-        yield f"live set, {name:12} {middle_and_p95([cpu_ms(lambda a=ask, p=p: a(p)) for p in positions])}"
+        times = [cpu_ms(lambda a=ask, p=p: a(p)) for p in positions]
+        is_ours = told(aims.LIVE_SET, p95_of(times), run) if name == "checkpoints" else ""
+        yield f"live set, {name:12} {middle_and_p95(times)}{is_ours}"
     sizes = run.allocations.bytes
     table = ArrayTable([Column("bytes", sizes, str), Column("allocated", run.allocations.start, str)])
     for order in (Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder):
         took = cpu_ms(lambda order=order: table.sort(0, order))
-        yield f"table of {len(sizes):,} rows sorted {order.name:16} {took:7.1f} ms"
-    yield f"filtered by words {cpu_ms(lambda: run.filtered('>1MiB forward')):7.1f} ms"
+        yield f"table of {len(sizes):,} rows sorted {order.name:16} {took:7.1f} ms{told(aims.TABLE, took, run)}"
+    took = cpu_ms(lambda: run.filtered(">1MiB forward"))
+    yield f"filtered by words {took:7.1f} ms{told(aims.TABLE, took, run)}"
 
 
 def lines(sizes: Sequence[int] = SIZES) -> Iterator[str]:
@@ -298,3 +315,4 @@ if __name__ == "__main__":
     for text in lines(parser.parse_args().allocations or SIZES):
         print(text, flush=True)
     print(slider(), flush=True)
+    print(*aims.summary(), sep="\n")
