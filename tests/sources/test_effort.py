@@ -6,13 +6,14 @@ import io
 import pickle
 import pickletools
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memstrata.capture.format.problems import FormatError
 from memstrata.capture.format.torch_records import ENTRY_FIELDS
-from memstrata.viewer.sources import pickle_machine
+from memstrata.viewer.sources import packed, pickle_instructions, pickle_machine
 from memstrata.viewer.sources.pickle_errors import PickleProblem
 from memstrata.viewer.sources.pickle_machine import Machine
 from memstrata.viewer.sources.pickle_records import RecordReader
@@ -139,3 +140,14 @@ def test_what_leaves_nothing_behind_has_a_limit(
     read(20)
     with pytest.raises(PickleProblem, match="does things and undoes them over and over"):
         read(21)
+
+
+def test_the_limits_are_those_that_the_readme_states() -> None:
+    text = " ".join((Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8").split())
+    for said in (
+        f"nest {pickle_instructions.MAX_MARKS} lists",
+        f"texts of {pickle_instructions.MAX_TEXT >> 20} MiB and numbers of {pickle_instructions.MAX_NUMBER:,} bytes",
+        f"build {pickle_machine.BUILT_FREE >> 20} MiB and {pickle_machine.BUILT_PER_BYTE} bytes more for each",
+        f"unpack to {packed.UNPACKED_FREE >> 20} MiB and {packed.UNPACKED_PER_BYTE} times its size",
+    ):
+        assert said in text
