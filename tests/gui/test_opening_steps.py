@@ -102,3 +102,23 @@ def test_the_bar_moves_now_and_then_to_what_was_said_last(window: Window, qtbot:
     gate.set()
     qtbot.wait(150)
     assert not bar.isVisible() and bar.bar.value() == 600  # what was said before it ended comes too late
+
+
+def test_a_view_is_made_in_one_step_and_painted_in_the_next(
+    window: Window, tapes: tuple[str, str], qtbot: QtBot
+) -> None:
+    made: list[tuple[str, bool]] = []
+
+    def look() -> None:
+        page = window.content.page
+        if page is not None:
+            page.made.connect(lambda key, view: made.append((key, page.views.slots[key].updatesEnabled())))
+
+    window.session.changed.connect(look)
+    window.open_paths([tapes[0]])
+    qtbot.waitUntil(lambda: window.content.page is not None, timeout=20_000)
+    page = window.content.page
+    assert page is not None
+    ready(page, qtbot)
+    assert ("timeline", False) in made and not any(enabled for _, enabled in made)
+    assert all(slot.updatesEnabled() for slot in page.views.slots.values())

@@ -188,7 +188,11 @@ class Content(QStackedWidget):
         self.end_preview()
         self.preview, self.previewed_by = PreviewPage(preview, self), job
         self.addWidget(self.preview)
-        self.setCurrentWidget(self.preview)
+        self.stages.add(self._bring_preview)
+
+    def _bring_preview(self) -> None:
+        if self.preview is not None and self.page is None:
+            self.setCurrentWidget(self.preview)
 
     def end_preview(self) -> None:
         """Show what is open, or that nothing is."""

@@ -38,7 +38,7 @@ class DockPage(QWidget):
         """The place of a view, wherever on the page it is."""
         self.views.slots[key] = slot
         slot.built.connect(partial(self.view_made, key))
-        slot.wanted.connect(lambda: self.stages.add(slot.build_if_seen))
+        slot.wanted.connect(lambda: slot.build_in(self.stages))
         return slot
 
     def view_made(self, key: str, view: QWidget) -> None:

@@ -95,7 +95,7 @@ class RunPage(DockPage):
         self.docks.setCentralWidget(self.views.slots["timeline"])
         for key in ("timeline", "legend", "lanes"):
             if key in self.views:
-                self.stages.add(self.views.slots[key].build_if_seen)
+                self.views.slots[key].build_in(self.stages)
         return charts
 
     def _lay_out(self) -> None:

@@ -8,6 +8,8 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QLabel, QScrollArea, QWidget
 
+from .stages import Stages
+
 LEAST = QSize(140, 60)
 """Pixels that a view has at least; what it would like to have does not keep the window large."""
 
@@ -52,9 +54,14 @@ class Slot(QScrollArea):
             self.built.emit(self.content)
         return self.content
 
-    def build_if_seen(self) -> None:
-        """Make the view if it can be seen, else leave it for when it can."""
-        if self.is_seen and self.isVisible():
+    def build_in(self, stages: Stages) -> None:
+        """Make the view in a step of its own if it can be seen by then, and paint it in the next one."""
+        stages.add(self._build_if_seen)
+        stages.add(lambda: self.setUpdatesEnabled(True))
+
+    def _build_if_seen(self) -> None:
+        if self.content is None and self.is_seen and self.isVisible():
+            self.setUpdatesEnabled(False)
             self.build()
 
     def set_seen(self, seen: bool) -> None:
