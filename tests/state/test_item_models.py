@@ -36,11 +36,6 @@ def run(samples: Path, qapp: QApplication) -> Run:
     return open_run(str(samples / "after.mstrata"))
 
 
-@pytest.fixture(scope="module")
-def before(samples: Path) -> Run:
-    return open_run(str(samples / "before.mstrata"))
-
-
 def made(run: Run, before: Run) -> dict[str, Any]:
     bands = bands_of(run, "category")
     stack = int(run.allocations.stack[AllocationQuery(position=run.peak_position).select(run)[0]])

@@ -122,9 +122,12 @@ def _where(run: Run, position: int) -> str:
         return f" {place}" if place.startswith("outside") else f" in {place}"
     if "timeline" not in run.capabilities:
         return " at the end"
-    if not position:
-        return " at the start"
-    return f" at event {count_text(position - 1)} of {count_text(run.n_events)}"
+    return at_event(position, run.n_events)
+
+
+def at_event(position: int, n_events: int) -> str:
+    """` at event 987 of 6,228`: the event that led to a position."""
+    return f" at event {count_text(position - 1)} of {count_text(n_events)}" if position else " at the start"
 
 
 def residual_line(missed: Residual) -> Line:

@@ -31,8 +31,9 @@ def unpaired(recording: Recording, device_row: int) -> I64:
     end state says, unless that would make them negative somewhere."""
     _, rows = rows_of(recording, device_row)
     ends = end_blocks(recording, device_row)
-    out = np.zeros(len(recording.events.action[rows]) + 1, np.int64)
-    np.cumsum(net_bytes(recording.events.action[rows], recording.events.bytes[rows]), out=out[1:])
+    net = net_bytes(recording.events.action[rows], recording.events.bytes[rows])
+    out = np.zeros(len(net) + 1, np.int64)
+    np.cumsum(net, out=out[1:])
     end_bytes = 0 if ends is None else int(ends.bytes.sum())
     out += max(end_bytes - int(out[-1]), -int(out.min()))
     return out

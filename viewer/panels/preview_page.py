@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from ..analysis.headline import Line, Part, line
+from ..analysis.headline import Line, Part, at_event, line
 from ..charts.preview_chart import PreviewChart
 from ..charts.theme import Theme
-from ..look.units import bytes_text, count_text
+from ..look.units import bytes_text
 from ..model.preview import Preview
 from .headline import HeadlinePanel
 
@@ -36,5 +36,4 @@ class PreviewPage(QWidget):
 
 def _lines(preview: Preview) -> tuple[Line, Line]:
     peak = Part(f"Peak {bytes_text(preview.peak_bytes)}", None, preview.peak_bytes)
-    at = max(preview.peak_position - 1, 0)
-    return line(peak, f" at event {count_text(at)} of {count_text(preview.n_events)}"), line(FOLLOWS)
+    return line(peak, at_event(preview.peak_position, preview.n_events)), line(FOLLOWS)

@@ -134,12 +134,8 @@ def _pinned(answer: Answer) -> list[str]:
     parts = answer.fragmentation.pinned
     rows = []
     for part in parts[:PINNED]:
-        first = answer.allocation_text(part.pins[0]) if part.pins else "?"
-        others = f" and {len(part.pins) - 1:,} more" if len(part.pins) > 1 else ""
-        held = answer.requested_bytes(part.pins[0]) if part.pins else 0
-        rows.append(
-            (f"{first}{others}", bytes_text(held), bytes_text(part.free_bytes), bytes_text(part.returned_bytes))
-        )
+        kept_by, held = answer.pins_text(part.pins)
+        rows.append((kept_by, bytes_text(held), bytes_text(part.free_bytes), bytes_text(part.returned_bytes)))
     if parts[PINNED:]:
         rest = sum(part.free_bytes for part in parts[PINNED:])
         rows.append((f"{len(parts) - PINNED:,} others", "", bytes_text(rest), ""))

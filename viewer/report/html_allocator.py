@@ -206,11 +206,9 @@ def _pinned(level: int, answer: Answer) -> list[str]:
     parts = answer.fragmentation.pinned
     rows = []
     for part in parts[:PINNED]:
-        first = answer.allocation_text(part.pins[0]) if part.pins else "?"
-        others = f" and {len(part.pins) - 1:,} more" if len(part.pins) > 1 else ""
-        held = answer.requested_bytes(part.pins[0]) if part.pins else 0
+        kept_by, held = answer.pins_text(part.pins)
         rows.append((
-            markup(first + others), size_html(held), size_html(part.free_bytes), size_html(part.returned_bytes),
+            markup(kept_by), size_html(held), size_html(part.free_bytes), size_html(part.returned_bytes),
             bars_html([("used", 0, part.bytes - part.free_bytes, "in blocks")], 0, part.bytes),
         ))  # fmt: skip
     if rest := parts[PINNED:]:

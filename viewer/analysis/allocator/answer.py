@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -189,6 +190,13 @@ class Answer:
         layer = int(run.attribution.layer[number])
         where = self.stack_text(int(run.allocations.stack[number]))
         return f"{run.layers.names[layer]}, {where}" if layer >= 0 else where
+
+    def pins_text(self, pins: Sequence[int]) -> tuple[str, int]:
+        """(the first of these allocations in words and how many more there are, bytes that the first asked for)."""
+        if not pins:
+            return "?", 0
+        others = f" and {len(pins) - 1:,} more" if len(pins) > 1 else ""
+        return self.allocation_text(pins[0]) + others, self.requested_bytes(pins[0])
 
     def stack_text(self, stack: int) -> str:
         """The user's frame of a stack, `forward (model.py:54)`."""
