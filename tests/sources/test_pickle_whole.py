@@ -16,7 +16,7 @@ import pytest
 
 from memstrata.capture.format.problems import FormatError
 from memstrata.viewer.sources import pickle_abridged, pickle_whole
-from memstrata.viewer.sources.pickle_abridged import Abridged, pays
+from memstrata.viewer.sources.pickle_abridged import Abridged, sample
 from memstrata.viewer.sources.pickle_whole import value
 
 from .comparing import as_it_is, content, one_by_one, through_dicts
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(not pickle_whole._SOUND, reason="the patterns of
 @pytest.fixture(params=[True, False], ids=["abridged", "as it is"], autouse=True)
 def abridged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Small pickles are abridged too, though it does not pay; or none is."""
-    monkeypatch.setattr(pickle_abridged, "pays", lambda bodies: request.param)
+    monkeypatch.setattr(pickle_abridged, "sample", lambda bodies: [b"x"] * request.param)
     return bool(request.param)
 
 
@@ -81,15 +81,25 @@ def test_lists_that_come_again_are_one(abridged: bool) -> None:
     assert (lists < 8 and saved > 1000) if abridged else (lists == 90 and saved == 0)
 
 
+def test_numbers_that_look_like_lists_stay_what_they_are() -> None:
+    """A list of references, the beginnings of one, and one in two numbers, again and again."""
+    stack = b"]\x94(" + b"h\1" * 8 + b"e"
+    odd = (b"]\x94(\0\0\0\0\1", b"]\x94(h\1h\1\1", b"\1]\x94(\x8a\x8a\x94(")
+    entries = [b"\x8c\2s%c\x94%b\x8c\2n%c\x94\x8a\x08%b" % (65 + i, stack, 65 + i, odd[i % 3]) for i in range(20)]
+    data = holding(b"}\x94(" + b"".join(entries) + b"u")
+    assert value(data) == plain_unpickled(data)
+    assert len(value(data)["x"]) == 40
+
+
 @pytest.mark.parametrize("abridged", [True], indirect=True)
 def test_a_file_is_abridged_if_much_in_it_comes_again(abridged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert pays([repeating(3)[11:]])
-    assert not pays([repeating(90)[11:]])
-    assert not pays([])
+    assert sample([repeating(3)[11:]])
+    assert not sample([repeating(90)[11:]])
+    assert not sample([])
     once = repeating(90)[11:]
-    assert pays([once] * (pickle_abridged.LARGE // len(once) + 1))
-    assert not pays([pickle_abridged.LARGE * b"N"])
+    assert sample([once] * (pickle_abridged.LARGE // len(once) + 1))
+    assert not sample([pickle_abridged.LARGE * b"N"])
 
 
 def test_frames_that_end_anywhere_between_instructions() -> None:

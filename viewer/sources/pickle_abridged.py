@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import Counter
-from itertools import chain
 from typing import Any
 
 LARGE = 384 << 10
@@ -34,11 +32,19 @@ _J, _H = rb"j...\0", rb"h."
 REFERENCES = b"(?=[hj])(?:(?:" + 4 * _J + b")*+(?:" + _J + b")*+(?:" + 4 * _H + b")*+(?:" + _H + b")*+)++"
 """The numbers are below 2**24, as all are in a small file. So none holds the beginning of a list with references behind
 it: such lists would overlap, which takes quadratic time, and one that no instruction makes could stand for another."""
-_STACK = rb"\]\x94\(" + REFERENCES + b"e"
+_BEGIN = b"]\x94("
+_ROW = REFERENCES + b"e"
+_STACK = re.escape(_BEGIN) + _ROW
 _ASKS = rb"(?:....Q\x94|\0{4}Q" + _STACK + _KEEP + re.escape(_LONG) + b"....Q)"
 ABRIDGED = re.escape(_LONG) + _ASKS
 """A pattern of what takes the place of a list: the first time, and again."""
-_LIST = re.compile(b"(" + _STACK + b")", re.DOTALL)
+_LIST = re.compile(_STACK, re.DOTALL)
+_row_in = re.compile(_ROW, re.DOTALL).match
+_HEADS = (60, 30)
+"""Bytes by which a list is looked up where most are long, and where they are short: most that begin alike are equal."""
+_EACH = 16
+"""Bytes of a file for each list in it, at least, beyond `_FREE`; an event has many more."""
+_FREE = 4 << 10
 
 
 class Abridged:
@@ -46,35 +52,72 @@ class Abridged:
 
     def __init__(self, bodies: list[bytes]) -> None:
         self.bodies = bodies
-        self._asking: dict[bytes, bytes] = {}
-        """The instructions that ask for it by its number, for each list that is repeated."""
+        self._rows, self._asking, self._after = [_BEGIN], [b""], [0]
+        """Of each list so far, from number 1 on: its references with their end; the instructions that ask for it; and
+        which list came behind it the last time, as programs do things in the same order again and again. No part of a
+        body begins like number 0."""
+        self._known: dict[bytes, int] = {}
+        """Their numbers, by their references."""
+        self._heads: dict[bytes, int] = {}
+        """The last list that began so."""
         self.asks = 0
         """How often the unpickler is to ask."""
         self._lists: list[Any] = []
         self._lengths: list[int] = []
         self.answer = functools.lru_cache(None)(functools.partial(_answer, self._lists, self._lengths))
         """What the unpickler asks: it counts, and is as quick as what Python is made of."""
-        if not pays(bodies) or any(map(_HAS_NUMBER, bodies)):
+        seen = sample(bodies)
+        if not seen or any(map(_HAS_NUMBER, bodies)):
             return
-        parts = list(map(_LIST.split, bodies))
-        counts = Counter(chain.from_iterable(part[1::2] for part in parts))
-        often = {row for row, count in counts.items() if count > 1}
-        if often:
-            self.bodies = [self._shortened(part, often) for part in parts]
-            self.asks = len(often) + sum(map(counts.__getitem__, often))
+        self._head = _HEADS[sum(map(len, seen)) < len(seen) * _HEADS[0]]
+        self._last = 0
+        parts = [body.split(_BEGIN) for body in bodies]
+        if sum(map(len, parts)) * _EACH < sum(map(len, bodies)) + _FREE:
+            self.bodies = list(map(self._shortened, parts))
 
-    def _shortened(self, parts: list[bytes], often: set[bytes]) -> bytes:
-        """`parts` are, by turns, what is between the lists and the lists."""
-        asking = self._asking
-        for i in range(1, len(parts), 2):
-            row = parts[i]
-            if row in asking:
-                parts[i] = asking[row]
-            elif row in often:
-                ask = _LONG + (len(asking) + 1).to_bytes(4, "little") + b"Q"
-                asking[row] = ask + b"\x94"
-                parts[i] = _ALL + row + _KEEP + ask
+    def _shortened(self, parts: list[bytes]) -> bytes:
+        """What is left of a body; each part of it but the first is what stands behind the beginning of a list."""
+        heads, head, rows, asking, after, last = (
+            self._heads, self._head, self._rows, self._asking, self._after, self._last
+        )  # fmt: skip
+        for i in range(1, len(parts)):
+            part = parts[i]
+            number = after[last]
+            if not part.startswith(rows[number]):
+                number = heads.get(part[:head], 0)
+                if not part.startswith(rows[number]):
+                    number = self._looked_at(part)
+                    if not number:
+                        parts[i] = _BEGIN + part
+                        continue
+                after[last] = number
+            ask = asking[number] if number < len(asking) else self._first(number)
+            parts[i] = ask + part[len(rows[number]) :]
+            self.asks += 1
+            last = number
+        self._last = last
         return b"".join(parts)
+
+    def _looked_at(self, part: bytes) -> int:
+        """The number of the list that a part is the rest of, which may be a new one; 0 if it is not that of a list."""
+        matched = _row_in(part)
+        if matched is None:
+            return 0
+        row = matched.group()
+        number = self._known.setdefault(row, len(self._rows))
+        if number == len(self._rows):
+            self._rows.append(row)
+            self._after.append(number)
+        else:
+            self._heads[part[: self._head]] = number
+        return number
+
+    def _first(self, number: int) -> bytes:
+        """What takes the place of a list the first time."""
+        ask = _LONG + number.to_bytes(4, "little") + b"Q"
+        self._asking.append(ask + b"\x94")
+        self.asks += 1
+        return _ALL + _BEGIN + self._rows[number] + _KEEP + ask
 
     @property
     def whole(self) -> bool:
@@ -93,11 +136,13 @@ def _answer(lists: list[Any], lengths: list[int], number: int) -> Any:
     return lists[-1]
 
 
-def pays(bodies: list[bytes]) -> bool:
-    """Whether this saves more than it costs, as it looks in the middle."""
+def sample(bodies: list[bytes]) -> list[bytes]:
+    """Some lists from the middle; none if this would cost more than it saves, as it looks there."""
     middle = bodies[len(bodies) // 2] if bodies else b""
     half = len(middle) // 2
     seen = _LIST.findall(middle, half, half + _LOOK)
     if sum(map(len, bodies)) >= LARGE:
-        return sum(map(len, seen)) * _SHARE > min(half, _LOOK)
-    return len(seen) > 2 * len(set(seen))
+        pays = sum(map(len, seen)) * _SHARE > min(half, _LOOK)
+    else:
+        pays = len(seen) > 2 * len(set(seen))
+    return seen if pays else []
