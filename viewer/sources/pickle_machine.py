@@ -8,12 +8,15 @@ here, exactly as Python's unpickler would. What each instruction does, apart fro
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Protocol
+
+import numpy as np
 
 from memstrata.capture.format.plain_values import Run
 
 from . import pickle_errors as errors
-from .pickle_instructions import DICT, LIST, OTHERS
+from .pickle_instructions import DICT, LIST, OTHERS, TUPLE
 from .pickle_stream import PAD, PickleStream
 
 BUILT_PER_BYTE = 24
@@ -30,6 +33,8 @@ _STRIDE = 1 << 18
 _SIZES = ((b"}", DICT), (b"]", LIST))
 """Not counted one by one, as all others are: a text that has such letters makes the count larger, which is no harm."""
 
+_RUNS = re.compile(rb"(?:h.)++|(?:j.{4})++", re.DOTALL).findall
+_WIDE = np.dtype([("instruction", "u1"), ("number", "<u4")])
 _REFERENCES = re.compile(rb"(?:h.|j.{4})++", re.DOTALL)
 _MISSING = object()
 _DAMAGE = (IndexError, KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -82,12 +87,18 @@ class Machine:
         self._counted = 0
         self._vain = 0
 
-    def run(self) -> Any:
-        """The value of the pickle. Raises PickleProblem."""
+    def run(self, ahead: Callable[[Machine], int] | None = None) -> Any:
+        """The value of the pickle. Raises PickleProblem.
+
+        `ahead` may run the beginning of it, once there is a window to run; it returns where in that it stopped.
+        """
         p = 0
         try:
             if not self.stream.at_end:
                 self.stream.fill(0)
+            if ahead is not None:
+                self.look_up(p)
+                p = ahead(self)
             while not self.done:
                 p = self._run(self.look_up(p))
             if self.reader is not None:
@@ -168,6 +179,14 @@ class Machine:
         self._count(p)
         self._counted = end
 
+    def has_run(self, p: int, stack: list[Any], marks: list[int], memo: dict[int, Any]) -> None:
+        """All before byte p of the first window was run elsewhere; `stack` and the others are what it left."""
+        self.stack, self.marks, self.memo = stack, marks, memo
+        self.built += self.stream.buffer.count(b"\x86", 0, p) * (TUPLE + 16)
+        self._count(p)
+        while self.stream.cuts and self.stream.cuts[0] < self.stream.base + p:
+            self.stream.cuts.popleft()
+
     def restart(self, p: int, length: int) -> int:
         """A frame of this length begins at byte p of the buffer. Returns where p is now."""
         self.in_vain(_LATE)
@@ -188,6 +207,13 @@ class Machine:
                 raise KeyError(f"it refers to entry {number:,}, which there is not")
             self.reader.fetch(self, number)
         return self.memo[number]
+
+    def values(self, numbers: list[int]) -> list[Any]:
+        """`get` of each of these."""
+        try:
+            return list(map(self.memo.__getitem__, numbers))
+        except KeyError:
+            return list(map(self.get, numbers))
 
     def put(self, number: int) -> None:
         """Note the value on top of the stack under a number of the memo."""
@@ -219,7 +245,7 @@ class Machine:
         row = matched.group()
         values = self._known.get(row)
         if values is None:
-            values = [self.get(number) for number in reference_numbers(row)]
+            values = self.values(reference_numbers(row))
             if self.ordered:
                 self._known[row] = values
         self.stack.extend(values)
@@ -235,9 +261,7 @@ class Machine:
 
 def reference_numbers(row: bytes) -> list[int]:
     """The numbers in a row of BINGET and LONG_BINGET instructions."""
-    out, p = [], 0
-    while p < len(row):
-        wide = row[p] == 0x6A
-        out.append(int.from_bytes(row[p + 1 : p + 5], "little") if wide else row[p + 1])
-        p += 5 if wide else 2
+    out: list[int] = []
+    for run in _RUNS(row):
+        out += np.frombuffer(run, _WIDE)["number"].tolist() if run[0] == 0x6A else run[1::2]
     return out

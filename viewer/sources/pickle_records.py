@@ -76,7 +76,7 @@ class RecordReader:
         new = not window.seen(at)
         if window.lessons[new] == _MAX_LESSONS or len(self._layouts) == _MAX_LAYOUTS:
             return False
-        if machine.stream.buffer[at] != _EMPTY_DICT:
+        if machine.stream.buffer[at] != _EMPTY_DICT or (not new and window.has_dicts(at)):
             return False
         window.lessons[new] += 1
         layout = learn(machine.stream.buffer, at, machine.stream.end, self._kinds, machine.memo.__getitem__)
@@ -154,7 +154,7 @@ class RecordReader:
         if int(self._highest[seen].max(initial=NONE)) >= past.first:
             past.check(np.append(self._highest, NONE)[bodies], used)
         for body in np.flatnonzero(seen & (self._body_lists == NONE)).tolist():
-            self._body_lists[body] = self._list([machine.get(number) for number in self._bodies.references[body]])
+            self._body_lists[body] = self._list(machine.values(self._bodies.references[body]))
 
     def _list(self, value: Any) -> int:
         """The number of a list of frames in the shared ones."""

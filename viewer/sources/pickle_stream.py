@@ -26,7 +26,7 @@ _FIRST = 1 << 12
 """Bytes looked at behind a frame that was announced too late: another one may be, and all behind it is read again."""
 _SETTLED = 1 << 16
 _UNFRAMED = 1 << 62
-_FRAME = 0x95
+_FRAME, _PROTO = 0x95, b"\x80"
 
 
 class PickleStream:
@@ -77,8 +77,7 @@ class PickleStream:
         if at < self.end:
             self._pending.appendleft(memoryview(self.buffer)[at : self.end])
         self._raw -= self.end - at
-        if self.base + at > PAD:  # the first one stands behind PROTO
-            self._step = min(self._window, _FIRST)
+        self._step = min(self._window, _FIRST)
         self._left, self._bare_from, self.at_end = length, _UNFRAMED, False
         self.end = at
         self.fill(at)
@@ -113,6 +112,8 @@ class PickleStream:
     def _read(self, parts: list[bytes | memoryview], position: int) -> int:
         """Append the next window, whose first byte has this number. Returns its length."""
         raw = self._take(self._step)
+        if self._raw == len(raw) and raw[:1] == _PROTO:
+            self._left = 2  # the first frame is behind it
         self._step, self.at_end = min(2 * self._step, self._window), not len(raw)
         at, out = 0, position
         while at < len(raw):

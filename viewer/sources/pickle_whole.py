@@ -1,4 +1,6 @@
-"""Small, ordinary snapshots by way of Python's own unpickler: the one place that runs it, on bytes checked before.
+"""Small, ordinary snapshots by way of Python's own unpickler, and the segments of larger ones.
+
+This is the one place that runs it, on bytes checked before.
 
 It is many times as fast as the machine, but a file could make it import and call, reserve gigabytes for one number of
 the memo, or look for a key among others that all fall into one slot of a dict. So it is given a file only if `_plain`
@@ -27,6 +29,7 @@ that nothing in a snapshot has: a pair as a name, and more lists inside lists th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pickle
 import re
@@ -43,6 +46,8 @@ from .pickle_machine import BUILT_FREE, BUILT_PER_BYTE
 
 MOST = 3 << 20
 """Bytes of the largest file: larger ones would stop other threads for longer, and the vectorised reader is as fast."""
+PROTOCOLS = (b"\x80\4", b"\x80\5")
+"""What a file begins with all of which is in frames."""
 LONGEST = 1 << 12
 """Bytes that the longest text takes: wherever one is a key, it is compared with an equal one byte by byte."""
 
@@ -57,6 +62,13 @@ _LEFT = 16
 """Bytes at the end of a frame that are plain only with those behind it, at most: a pair that is not noted yet has 5.
 What is never plain has soon more behind it; otherwise it would be looked at again for each frame."""
 
+_SEGMENTS = b"}\x94(\x8c\x08segments\x94]\x94"
+_ENDS = b"u."
+"""Completes the snapshot behind its segments."""
+_LEAVES_NOTHING = b"t\x94" + b"\x86\x94" + b"00" + b"N."
+"""Notes what is on the stack since the last mark, then that with what is in front of it, takes it away, and one thing
+or mark more: an error if that was all."""
+
 _REFERENCE = rb"h.|j...."
 
 
@@ -66,7 +78,7 @@ def _sized(sizes: Iterable[int]) -> bytes:
 
 
 _BY_LENGTH = b"|".join(
-    b"(?=[\\x%02x-\\x%02x])(?:%b)" % (n, n + 31, _sized(range(n, n + 32))) for n in range(0, 256, 32)
+    b"(?=[\\x%02x-\\x%02x])(?:%b)" % (n, n + 31, _sized(range(n, n + 32))) for n in range(0, 128, 32)
 )
 """So that not all lengths are tried one after the other."""
 _TEXT = rb"\x8c(?:\x03...|" + _BY_LENGTH + rb")\x94"
@@ -136,6 +148,33 @@ def value(data: bytes) -> Any:
     return made if abridged.whole else None
 
 
+def segments(bodies: list[bytes]) -> dict[int, Any] | None:
+    """The memo behind the segments at the beginning of a snapshot, which are all that `bodies` has.
+
+    Its entries 0, 1 and 2 are the snapshot, the name of its first entry and that entry, which are then on the stack,
+    with a mark behind the first. None if this is not plain, or if anything else is on the stack there.
+    """
+    size = sum(map(len, bodies))
+    built = sum(map(_built, bodies)) > BUILT_FREE + BUILT_PER_BYTE * size
+    if not _SOUND or size > MOST or built or not bodies[0].startswith(_SEGMENTS):
+        return None
+    abridged = Abridged([*bodies[:-1], bodies[-1] + _ENDS])
+    if not _plain(abridged.bodies):
+        return None
+    abridged.bodies[-1] = abridged.bodies[-1][: -len(_ENDS)] + _LEAVES_NOTHING
+    unpickler = _Refusing(_Frames(b"\x80\4", abridged.bodies), abridged)
+    with contextlib.suppress(Exception):
+        unpickler.load()
+        return None  # there was something left
+    memo: dict[int, Any] = unpickler.memo.copy()
+    last = len(memo) - 1
+    noted, values = memo.pop(last, None), memo.pop(last - 1, None)
+    if not (type(noted) is type(values) is tuple and len(noted) == 2 and noted[1] is values and abridged.whole):
+        return None  # it came to an error before that
+    stack = noted[0], *values
+    return memo if len(stack) == 3 and all(value is memo[i] for i, value in enumerate(stack)) else None
+
+
 def _built(data: bytes) -> int:
     """As many bytes as the machine would count, or more: bytes inside of texts and numbers are counted too.
 
@@ -156,7 +195,7 @@ def _frames(data: bytes) -> list[bytes]:
             return []
         parts += [data[p + 9 : end]] if end > p + 9 else []
         p = end
-    return parts if data[:2] in (b"\x80\4", b"\x80\5") else []
+    return parts if data[:2] in PROTOCOLS else []
 
 
 def _plain(bodies: list[bytes]) -> bool:

@@ -140,6 +140,15 @@ class Window:
         row = int(self.starts.searchsorted(at))
         return row < len(self.starts) and bool(self.starts[row] == at)
 
+    def has_dicts(self, at: int) -> bool:
+        """Whether there are dicts inside of the entry that begins at this byte: frames that occur for the first time.
+
+        Such an entry is not read together with others, whatever is learned from it.
+        """
+        row = int(self.starts.searchsorted(at))
+        end = int(self.starts[row + 1]) if row + 1 < len(self.starts) else self.end
+        return self.data.find(self.data[at : at + 2], at + 1, end) >= 0
+
     def row(self, at: int) -> int:
         """The row of the entry that begins at this byte, if it was read; else -1."""
         row = int(self.starts.searchsorted(at))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -28,7 +29,11 @@ _CHECKPOINT_MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 MANY = 96 << 10
 """Bytes from which on looking for stretches of equal entries saves more than it costs."""
 
-_LARGE = 16 << 20
+_TRACES = b"\x8c\x0ddevice_traces\x94"
+_LATER_ENTRY = b"}\x94(j"
+"""What all events begin with but the first, and little else, where more than 255 values are in front of them."""
+_EVENTS = 3000
+"""From so many on, reading them together saves more than it costs."""
 _LARGEST_KEPT = (32 << 20) - (1 << 16)
 """A little less than the most that glibc keeps for later instead of giving it back to the system."""
 
@@ -53,7 +58,7 @@ def read(
         raise FormatError(f"{name} is a torch checkpoint, not a memory snapshot.")
     file.seek(0)
     progress = progress or Progress()
-    if size >= _LARGE:
+    if size >= MANY:
         np.empty(_LARGEST_KEPT, np.uint8)  # once one such went, glibc keeps what is freed: a tenth less time
     with _no_cycle_collection():
         if size <= whole:
@@ -73,9 +78,11 @@ def read(
 
 
 def _at_once(file: BinaryIO, size: int, progress: Progress) -> Recording | None:
-    """The recording in a small and plain file; None for any other, whose sentence is found by reading it again."""
+    """The recording in a small and plain file; None for any other, which is to be read again: its sentence is found by
+    that, or many events are read together."""
     progress("Reading", 0.0)
-    snapshot = pickle_whole.value(file.read(size))
+    data = file.read(size)
+    snapshot = pickle_whole.value(data) if data.count(_LATER_ENTRY) < _EVENTS else None
     if snapshot is None or not is_snapshot(snapshot):
         return None
     progress("Reading", 1.0)
@@ -86,9 +93,23 @@ def _at_once(file: BinaryIO, size: int, progress: Progress) -> Recording | None:
 
 def _value(stream: PickleStream, size: int, name: str, reader: RecordReader | None) -> Any:
     try:
-        return Machine(stream, size, reader).run()
+        return Machine(stream, size, reader).run(_segments_at_once if reader is not None else None)
     except PickleProblem as problem:
         raise FormatError(f"{name} {problem}") from problem
+
+
+def _segments_at_once(machine: Machine) -> int:
+    """Runs the segments in front of the traces of a snapshot, where they are plain, in a fraction of the time."""
+    stream = machine.stream
+    end = stream.buffer.find(_TRACES, 0, stream.end)
+    if end < 0 or stream.buffer[:2] not in pickle_whole.PROTOCOLS:
+        return 0
+    cuts = [2, *(cut for cut in stream.cuts if 2 < cut < end), end]
+    memo = pickle_whole.segments([stream.buffer[a:b] for a, b in pairwise(cuts)])
+    if memo is None:
+        return 0
+    machine.has_run(end, [memo[0], memo[1], memo[2]], [1], memo)
+    return end
 
 
 @contextlib.contextmanager
