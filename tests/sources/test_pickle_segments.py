@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from memstrata.capture.format.problems import FormatError
 from memstrata.viewer.sources import pickle_abridged, pickle_whole, torch_snapshot
 from memstrata.viewer.sources.pickle_errors import PickleProblem
 from memstrata.viewer.sources.pickle_machine import Machine
@@ -41,9 +42,11 @@ def left_by_machine(body: bytes) -> Machine:
 
 def agrees(bodies: list[bytes]) -> bool:
     """Whether they are run at once; if so, the machine must be left with the same."""
-    memo = segments(bodies)
-    if memo is None:
+    left = segments(bodies)
+    if left is None:
         return False
+    memo, unchanged = left
+    assert unchanged()
     machine = left_by_machine(b"".join(bodies))
     assert machine.marks == [1]
     assert [repr(value) for value in machine.stack] == [repr(memo[i]) for i in range(3)]
@@ -105,6 +108,25 @@ def test_frames_that_end_anywhere() -> None:
     body = b"".join(prefix_of(pickle.dumps(many_segments(3), 4)))
     run = [at for at in range(len(BEGIN), len(body)) if agrees([body[:at], body[at:]])]
     assert 30 < len(run) < len(body) - len(BEGIN)
+
+
+def test_a_list_that_is_appended_to_behind_them(abridged: bool) -> None:
+    """Equal lists are one where they are abridged, and so none may grow for itself."""
+    data = pickle.dumps(many_segments(9), 4)
+    unpickler = pickle.Unpickler(io.BytesIO(data))
+    frames = unpickler.load()["segments"][5]["frames"]
+    numbers = {id(value): number for number, value in unpickler.memo.copy().items()}
+    grown, frame = (
+        b"j" + numbers[id(value)].to_bytes(4, "little") for value in (segment["frames"], segment["frames"][0])
+    )
+    body = pickle_whole._frames(data)
+    changed = b"".join(body)[:-2] + b"\x8c\1x\x94" + grown + frame + b"au."
+    data = b"\x80\4\x95" + len(changed).to_bytes(8, "little") + changed
+    if abridged:
+        with pytest.raises(FormatError, match="changes a list that was complete"):
+            through_columns(data, many=0)
+    else:
+        assert content(through_columns(data, many=0)) == content(through_dicts(data))
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ class Machine:
         """Bytes of the dicts, lists and tuples made so far."""
         self._counted = 0
         self._vain = 0
+        self._unchanged: Callable[[], bool] | None = None
 
     def run(self, ahead: Callable[[Machine], int] | None = None) -> Any:
         """The value of the pickle. Raises PickleProblem.
@@ -103,6 +104,8 @@ class Machine:
                 p = self._run(self.look_up(p))
             if self.reader is not None:
                 self.reader.finish(self)
+            if self._unchanged is not None and not self._unchanged():
+                raise ValueError("it changes a list that was complete")
         except _DAMAGE as error:
             raise errors.damaged(self.stream.file_offset(self.stream.base + p), errors.cause(error)) from error
         return self.stack.pop()
@@ -179,9 +182,12 @@ class Machine:
         self._count(p)
         self._counted = end
 
-    def has_run(self, p: int, stack: list[Any], marks: list[int], memo: dict[int, Any]) -> None:
-        """All before byte p of the first window was run elsewhere; `stack` and the others are what it left."""
-        self.stack, self.marks, self.memo = stack, marks, memo
+    def has_run(
+        self, p: int, stack: list[Any], marks: list[int], memo: dict[int, Any], unchanged: Callable[[], bool]
+    ) -> None:
+        """All before byte p of the first window was run elsewhere; `stack` and the others are what it left, which the
+        rest may not have changed in the end."""
+        self.stack, self.marks, self.memo, self._unchanged = stack, marks, memo, unchanged
         self.built += self.stream.buffer.count(b"\x86", 0, p) * (TUPLE + 16)
         self._count(p)
         while self.stream.cuts and self.stream.cuts[0] < self.stream.base + p:

@@ -33,7 +33,7 @@ import contextlib
 import functools
 import pickle
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
@@ -148,11 +148,12 @@ def value(data: bytes) -> Any:
     return made if abridged.whole else None
 
 
-def segments(bodies: list[bytes]) -> dict[int, Any] | None:
+def segments(bodies: list[bytes]) -> tuple[dict[int, Any], Callable[[], bool]] | None:
     """The memo behind the segments at the beginning of a snapshot, which are all that `bodies` has.
 
     Its entries 0, 1 and 2 are the snapshot, the name of its first entry and that entry, which are then on the stack,
-    with a mark behind the first. None if this is not plain, or if anything else is on the stack there.
+    with a mark behind the first. None if this is not plain, or if anything else is on the stack there. With it comes
+    what says whether all lists still are as they were: some are one where the file has several that are equal.
     """
     size = sum(map(len, bodies))
     built = sum(map(_built, bodies)) > BUILT_FREE + BUILT_PER_BYTE * size
@@ -166,13 +167,15 @@ def segments(bodies: list[bytes]) -> dict[int, Any] | None:
     with contextlib.suppress(Exception):
         unpickler.load()
         return None  # there was something left
+    abridged.bodies = []
     memo: dict[int, Any] = unpickler.memo.copy()
     last = len(memo) - 1
     noted, values = memo.pop(last, None), memo.pop(last - 1, None)
     if not (type(noted) is type(values) is tuple and len(noted) == 2 and noted[1] is values and abridged.whole):
         return None  # it came to an error before that
     stack = noted[0], *values
-    return memo if len(stack) == 3 and all(value is memo[i] for i, value in enumerate(stack)) else None
+    is_all = len(stack) == 3 and all(value is memo[i] for i, value in enumerate(stack))
+    return (memo, lambda: abridged.whole) if is_all else None
 
 
 def _built(data: bytes) -> int:

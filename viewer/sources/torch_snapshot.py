@@ -105,10 +105,11 @@ def _segments_at_once(machine: Machine) -> int:
     if end < 0 or stream.buffer[:2] not in pickle_whole.PROTOCOLS:
         return 0
     cuts = [2, *(cut for cut in stream.cuts if 2 < cut < end), end]
-    memo = pickle_whole.segments([stream.buffer[a:b] for a, b in pairwise(cuts)])
-    if memo is None:
+    left = pickle_whole.segments([stream.buffer[a:b] for a, b in pairwise(cuts)])
+    if left is None:
         return 0
-    machine.has_run(end, [memo[0], memo[1], memo[2]], [1], memo)
+    memo, unchanged = left
+    machine.has_run(end, [memo[0], memo[1], memo[2]], [1], memo, unchanged)
     return end
 
 
