@@ -116,9 +116,7 @@ def test_a_list_that_is_appended_to_behind_them(abridged: bool) -> None:
     unpickler = pickle.Unpickler(io.BytesIO(data))
     frames = unpickler.load()["segments"][5]["frames"]
     numbers = {id(value): number for number, value in unpickler.memo.copy().items()}
-    grown, frame = (
-        b"j" + numbers[id(value)].to_bytes(4, "little") for value in (segment["frames"], segment["frames"][0])
-    )
+    grown, frame = (b"j" + numbers[id(value)].to_bytes(4, "little") for value in (frames, frames[0]))
     body = pickle_whole._frames(data)
     changed = b"".join(body)[:-2] + b"\x8c\1x\x94" + grown + frame + b"au."
     data = b"\x80\4\x95" + len(changed).to_bytes(8, "little") + changed
