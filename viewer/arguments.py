@@ -65,7 +65,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_files(commands: Any) -> None:
     view = _command(commands, "view", "open recordings, snapshots or a run directory, in a window")
-    view.add_argument("files", metavar="FILE", nargs="*", help="a recording, a snapshot, or a folder of ranks")
+    view.add_argument(
+        "files", metavar="FILE", nargs="*", default=[], help="a recording, a snapshot, or a folder of ranks"
+    )
     report = _command(commands, "report", "print what one file says, or compare the ranks of a run")
     report.add_argument("file", metavar="FILE", help="a file, or a folder with a file for each rank")
     _add_html(_add_json(report))
@@ -73,7 +75,7 @@ def _add_files(commands: Any) -> None:
     diff = _command(commands, "diff", "compare two files or more")
     diff.add_argument("a", metavar="A", help="the run before")
     diff.add_argument("b", metavar="B", help="the run after")
-    diff.add_argument("others", metavar="C", nargs="*", help="more runs, each compared with A")
+    diff.add_argument("others", metavar="C", nargs="*", default=[], help="more runs, each compared with A")
     _add_html(_add_json(diff))
 
 
@@ -173,7 +175,8 @@ def _add_allocator(commands: Any) -> None:
     allocator.add_argument(
         "--segment-layers", type=int, metavar="K", help="under a checkpoint plan of K layers a segment"
     )
-    allocator.add_argument("--empty-cache-at", metavar="EVENT", type=int, action="append", default=[])
+    emptied = "with torch.cuda.empty_cache() in front of this event; may be given several times"
+    allocator.add_argument("--empty-cache-at", metavar="EVENT", type=int, action="append", default=[], help=emptied)
     _add_json(allocator)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from . import estimates
 from .arguments import parser
 from .pages import numpy_with_small_pages
-from .saying import Patience, UserError, name_of, print_json, print_text, say
+from .saying import Patience, UserError, name_of, print_json, print_text, refuse_own, say
 
 VIEW_EXTRA = "The window needs PySide6 and pyqtgraph: pip install 'memstrata[view]'"
 CAPTURE_EXTRA = "The demo needs torch: pip install 'memstrata[capture]'"
@@ -116,31 +116,38 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _report_ranks(options: argparse.Namespace) -> int:
-    if options.residual:
-        raise UserError(f"--residual is of one recording, and {options.file} is a folder of several")
     from .report.html_compare import ranks_html
     from .report.ranks_text import ranks_json, ranks_text
-    from .sources import open_run_directory
+    from .sources import open_run_directory, recordings_in
 
+    count = len(recordings_in(options.file))
+    if options.residual:
+        raise UserError(f"--residual is of one recording, and {options.file} is a folder with {count}")
     directory = open_run_directory(options.file)
     return say(options, partial(ranks_json, directory), partial(ranks_text, directory), partial(ranks_html, directory))
 
 
 def _export(options: argparse.Namespace) -> int:
-    from .report.exports import EXPORTS, export_for, ranks_export
-    from .sources import open_file, open_run_directory
+    from .report.exports import EXPORTS, export_for, left_out, ranks_export
+    from .sources import open_file, open_run_directory, recordings_in
 
     key = options.to or export_for(options.output)
     if key not in EXPORTS:
         raise UserError(f"there is no export called {key!r}; there are {', '.join(EXPORTS)}")
+    left = ""
     if os.path.isdir(options.file):
+        refuse_own(options.output, recordings_in(options.file))
         made = ranks_export(key, open_run_directory(options.file))
     else:
-        name = name_of(options.file)
-        made = EXPORTS[key].make(open_file(options.file), name, options.table, Patience(f"still at work on {name}"))
+        refuse_own(options.output, [options.file])
+        name, recording = name_of(options.file), open_file(options.file)
+        made = EXPORTS[key].make(recording, name, options.table, Patience(f"still at work on {name}"))
+        left = left_out(recording) if EXPORTS[key].one_device else ""
     with open(options.output, "wb") as file:
         file.write(made)
     print(f"memstrata: wrote {options.output} ({len(made):,} bytes)", file=sys.stderr)
+    if left:
+        print(f"memstrata: {left}", file=sys.stderr)
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -57,6 +57,13 @@ class Patience:
         if not self._told and time.monotonic() - self._begun > self.SECONDS:
             self._told = True
             print(f"memstrata: {self.sentence}", file=sys.stderr)
+
+
+def refuse_own(output: str, files: Iterable[str | os.PathLike[str]]) -> None:
+    """UserError if what is to be written is one of the files it is made of: that one would be lost."""
+    for file in files:
+        if os.path.exists(output) and os.path.exists(file) and os.path.samefile(output, file):
+            raise UserError(f"{output} is the file to be read: write to another one")
 
 
 def name_of(path: str) -> str:

@@ -9,6 +9,7 @@ import json
 import os
 import pickletools
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -74,6 +75,19 @@ def choose(window: Window, qtbot: QtBot, answers: Asked) -> Callable[[str], str]
         return window.message.text.text()
 
     return choose_one
+
+
+def test_an_open_file_is_not_written_over(
+    window: Window, qtbot: QtBot, choose: Callable[[str], str], answers: Asked, samples: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.mstrata"
+    shutil.copy(samples / "uniform.mstrata", own)
+    before = own.read_bytes()
+    window.open_paths([str(own)])
+    qtbot.waitUntil(lambda: bool(window.session.state.runs), timeout=20_000)
+    answers["name"] = "own.mstrata"
+    assert choose("The whole analysis") == "own.mstrata was opened here: write to another file."
+    assert own.read_bytes() == before
 
 
 def test_nothing_open_is_nothing_to_export(window: Window) -> None:

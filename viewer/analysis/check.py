@@ -185,8 +185,7 @@ def _stopped(run: Run) -> tuple[str, str]:
 
 def _other_devices(run: Run) -> list[str]:
     """That a file has more devices than the one that is held to the limits."""
-    rows = [row for row in range(len(run.recording.meta.devices)) if row != run.device_row]
-    others = [other.device.name for other in map(run.on, rows) if other.peak_bytes]
+    others = run.other_devices
     if not others:
         return []
     return [f"Checked: {run.device.name}, whose peak is the highest. Not checked: {', '.join(others)}."]

@@ -96,7 +96,7 @@ class StepFacts:
 def why_not(run: Run) -> str:
     """One sentence where no plan can be predicted from this recording; empty where it can."""
     if not len(run.layers):
-        return "The recording knows no layers, so no plan can be predicted from it."
+        return "The recording knows no layers, so no plan can be predicted from it: record the step with @record_step."
     if run.events.time is None or not len(run.spans):
         return "The recording has no times, so nothing in it can be laid to a layer's forward."
     fates = run.saved_bytes_by_fate()

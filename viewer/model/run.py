@@ -65,6 +65,12 @@ class Run:
         """The same recording, another device."""
         return self if device_row == self.device_row else Run(self.recording, device_row, self.name)
 
+    @property
+    def other_devices(self) -> list[str]:
+        """Names of the devices of the file, but this one, that have any bytes."""
+        rows = (row for row in range(len(self.recording.meta.devices)) if row != self.device_row)
+        return [other.device.name for other in map(self.on, rows) if other.peak_bytes]
+
     @cached_property
     def events(self) -> DeviceEvents:
         """The events of the device."""

@@ -136,6 +136,9 @@ class Exporter(QObject):
             return ""
         if not os.path.splitext(path)[1]:
             path += chosen.rpartition("*")[2].rstrip(")") or suffix
+        if self.recent.holds(path):  # what was recorded would be lost
+            self.message.say((f"{os.path.basename(path)} was opened here: write to another file.",))
+            return ""
         self.recent.export_folder = os.path.dirname(path)
         return path
 

@@ -26,11 +26,13 @@ from .text import report_text
 
 @dataclass(frozen=True)
 class Export:
-    """A kind of file: what it is called, how its name ends, and how its bytes are made of a recording and its name."""
+    """A kind of file: what it is called, how its name ends, and how its bytes are made of a recording and its name.
+    `one_device` is without a word of the other devices of a recording."""
 
     title: str
     suffix: str
     make: Make
+    one_device: bool = False
 
 
 class Make(Protocol):
@@ -49,15 +51,32 @@ def _html(recording: Recording, name: str, table: str, said: Said = quiet) -> by
 
 
 def _csv(recording: Recording, name: str, table: str, said: Said = quiet) -> bytes:
-    return table_csv(Run(recording, name=name), table, said).encode("utf-8", "replace")
+    return table_csv(_run(recording, name), table, said).encode("utf-8", "replace")
 
 
 def _snapshot(recording: Recording, name: str, table: str, said: Said = quiet) -> bytes:
     return snapshot_bytes(recording, said)
 
 
-def _svg(recording: Recording, name: str) -> str:
+def _perfetto(recording: Recording, name: str) -> str:
+    return json_text(chrome_trace(_run(recording, name)), indent=1)
+
+
+def _run(recording: Recording, name: str) -> Run:
+    """The device with the highest peak, by name where there are others."""
     run = Run(recording, name=name)
+    return Run(recording, run.device_row, f"{name}, {run.device.name}") if run.other_devices else run
+
+
+def left_out(recording: Recording) -> str:
+    """A sentence where a recording has more devices than the one that is written; else empty."""
+    run = Run(recording)
+    others = run.other_devices
+    return f"Written: {run.device.name}, whose peak is the highest. Not written: {', '.join(others)}." if others else ""
+
+
+def _svg(recording: Recording, name: str) -> str:
+    run = _run(recording, name)
     picture = timeline_svg(run, preferred(run), standalone=True)
     if not picture:
         raise ValueError(f"{name} has no timeline to draw")
@@ -68,11 +87,9 @@ EXPORTS: dict[str, Export] = {
     "html": Export("the whole analysis as one page", ".html", _html),
     "text": Export("the report as text", ".txt", _text(report_text)),
     "json": Export("exact figures", ".json", _text(lambda r, name: json_text(report_json(r, name), indent=1))),
-    "csv": Export("a table", ".csv", _csv),
-    "svg": Export("the timeline as a picture", ".svg", _text(_svg)),
-    "perfetto": Export(
-        "a timeline for Perfetto", ".trace.json", _text(lambda r, n: json_text(chrome_trace(Run(r, name=n)), indent=1))
-    ),
+    "csv": Export("a table", ".csv", _csv, one_device=True),
+    "svg": Export("the timeline as a picture", ".svg", _text(_svg), one_device=True),
+    "perfetto": Export("a timeline for Perfetto", ".trace.json", _text(_perfetto), one_device=True),
     "snapshot": Export("a snapshot for pytorch.org/memory_viz", ".pickle", _snapshot),
 }
 """In the order of menus."""

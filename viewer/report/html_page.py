@@ -144,7 +144,7 @@ def category_html(category: Category | int, text: str) -> str:
 
 def share_html(size: int, whole: int) -> str:
     """`99.2%`, of nothing nothing."""
-    return percent_text(size / whole) if whole else ""
+    return markup(percent_text(size / whole)) if whole else ""
 
 
 Bar = tuple[str, float, float, str]

@@ -36,7 +36,7 @@ def _node(run: Run, tree: StackTree, node: int, path: set[int], depth: int = 0) 
         node = int(children[0])
         frames.append(_frame(run, int(tree.frame[node])))
     names = frames_html(frames)
-    said = f"{size_html(size)} ({percent_text(size / tree.total_bytes)})"
+    said = f"{size_html(size)} ({markup(percent_text(size / tree.total_bytes))})"
     below = [_node(run, tree, int(child), path, depth + 1) for child in children] if depth < DEEPEST else []
     if not any(below):
         return f"<div>{said}, {markup(count_text(int(tree.count[node]), 'allocation'))}{names}</div>"

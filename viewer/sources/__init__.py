@@ -18,7 +18,7 @@ from .packed import GZIP, ZSTD, unpacked
 from .progress import Cancelled, Progress
 from .run_directory import RunDirectory, rank_of, recordings_in, run_directory
 
-__all__ = ["Cancelled", "RunDirectory", "open_file", "open_run_directory"]
+__all__ = ["Cancelled", "RunDirectory", "open_file", "open_run_directory", "recordings_in"]
 
 _HEAD = 4096
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")

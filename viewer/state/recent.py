@@ -56,6 +56,11 @@ class RecentFiles:
         """Of these, the ones whose runs, known by the names they are shown by, opened; a folder counts if any did."""
         self.add(p for p in paths if one_line(os.path.basename(p)) in names or (names and os.path.isdir(p)))
 
+    def holds(self, path: str) -> bool:
+        """Whether this is one of them, by whatever name."""
+        known = (recent for recent in self.settings.texts(_RECENT) if os.path.isfile(recent))
+        return os.path.isfile(path) and any(os.path.samefile(path, recent) for recent in known)
+
     def forget(self, path: str) -> None:
         """Leave one out of the list; the file itself is not touched."""
         self.settings.set(_RECENT, [known for known in self.settings.texts(_RECENT) if known != path])
