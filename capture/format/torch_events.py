@@ -97,6 +97,8 @@ class EventReader:
             out.append(self._mark(MarkKind.snapshot, int(events.time[row]), row, "snapshot taken"))
         times = np.maximum.accumulate(events.time) if len(events) and int(events.time.min()) >= 0 else None
         notes = annotations[:_MAX_ANNOTATIONS] if type(annotations) is list else []
+        if Run in set(map(type, notes)):
+            raise ValueError("its annotations are events")
         out += [self._annotation(note, times) for note in notes if type(note) is dict]
         return schema.from_rows(schema.Marks, sorted(out, key=lambda mark: (mark[2], mark[1])))
 

@@ -154,6 +154,14 @@ def test_what_ends_elsewhere_is_not_run(rest: bytes) -> None:
     assert segments([BEGIN + rest]) is None
 
 
+def test_events_that_are_annotations_too() -> None:
+    """Read together they are no records any more: the file is refused, not read in part."""
+    events = [{**event, "name": "step", "stage": "START"} for event in timed([alloc(HEAP, 512) for _ in range(60)])]
+    data = pickle.dumps(snapshot([], [events], external_annotations=events), 4)
+    with pytest.raises(ValueError, match="its annotations are events"):
+        through_columns(data, many=0)
+
+
 PIECES = (
     b"}\x94", b"]\x94", b"(", b"(", b"h\0", b"h\1", b"h\2", b"h\3", b"K\1", b"N", b"\x8c\1a\x94", b"a", b"e",
     b"e", b"s", b"u", b"K\1K\2\x86\x94", b"0", b"t", b"2", b"q\0", b"]\x94(h\1h\1e", b"}\x94(h\1K\1u",
