@@ -45,13 +45,15 @@ class Shared:
 class Columns:
     """Entries as columns; what is not here is absent in all of them. -1 is no text and no frames."""
 
-    __slots__ = ("count", "frames", "integers", "shared", "texts")
+    __slots__ = ("count", "frames", "integers", "reader", "shared", "texts")
 
     def __init__(self, count: int, shared: Shared) -> None:
         self.count, self.shared = count, shared
         self.integers: dict[str, I64] = {}
         self.texts: dict[str, I32] = {}
         self.frames: I32 | None = None
+        self.reader: Rows | None = None
+        """Who reads it; there can be one, as each column is gone once it was read."""
 
 
 class Run:
@@ -95,6 +97,9 @@ class Rows:
     def _run(self, run: Run) -> None:
         columns, first = run.columns, run.first
         assert columns is not None
+        if columns.reader not in (None, self):
+            raise ValueError("it has the same entries in lists of two kinds")
+        columns.reader = self
         if self._runs:
             at, begin, end, before = self._runs[-1]
             if before is columns and end == first and at + end - begin == self.count:
@@ -170,10 +175,21 @@ class Rows:
         out = np.full(self.count, NONE, np.int32)
         out[self._where] = rows_of(frames_of(self._dicts))
         if self._runs:
-            rows = np.array([*rows_of(self._runs[0][3].shared.lists), NONE], np.int32)
+            rows = self._stacks_of_runs(rows_of)
             for at, first, end, columns in self._runs:
                 if columns.frames is not None:
                     out[at : at + end - first] = rows[columns.frames[first:end]]
+        return out
+
+    def _stacks_of_runs(self, rows_of: Callable[[list[Any]], list[int]]) -> I32:
+        """What is said of each list that the runs have, by its number; -1 for others, and in the end for none."""
+        lists = self._runs[0][3].shared.lists
+        used = np.zeros(len(lists) + 1, np.bool_)
+        for _, first, end, columns in self._runs:
+            if columns.frames is not None:
+                used[columns.frames[first:end]] = True
+        numbers, out = np.flatnonzero(used[:-1]), np.full(len(used), NONE, np.int32)
+        out[numbers] = rows_of([lists[number] for number in numbers.tolist()])
         return out
 
 

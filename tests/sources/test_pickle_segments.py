@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,32 @@ def test_events_that_are_annotations_too() -> None:
     events = [{**event, "name": "step", "stage": "START"} for event in timed([alloc(HEAP, 512) for _ in range(60)])]
     data = pickle.dumps(snapshot([], [events], external_annotations=events), 4)
     with pytest.raises(ValueError, match="its annotations are events"):
+        through_columns(data, many=0)
+
+
+def test_blocks_that_are_events_too() -> None:
+    blocks = [{**block(HEAP + 512 * i, 512), "action": "alloc", "addr": HEAP + 512 * i, "stream": 0} for i in range(60)]
+    value = snapshot([segment(blocks)], [blocks])
+    assert content(through_columns(pickle.dumps(value, 4), many=0)) == content(through_dicts(pickle.dumps(value)))
+    data = pickle.dumps(value, 2)  # the blocks are read together too
+    with pytest.raises(ValueError, match="the same entries in lists of two kinds"):
+        through_columns(data, many=0)
+
+
+def test_frames_of_events_that_are_no_part_of_a_trace() -> None:
+    """Devices of a name follow from the frames of what is read, not from what else is in the file."""
+    frames = [{"name": "f", "filename": "torch_npu/npu.py", "line": 1}]
+    plain, other = (timed([alloc(HEAP, 512, frames=list(own)) for _ in range(60)]) for own in ([], frames))
+    data = pickle.dumps(snapshot([], [plain], other=[other]), 4)
+    recording = through_columns(data, many=0)
+    assert [device.name for device in recording.meta.devices] == ["cuda:0"]
+    assert content(recording) == content(through_dicts(data))
+
+
+def test_a_frame_that_ends_inside_of_the_first_instruction() -> None:
+    body = b"".join(pickle_whole._frames(pickle.dumps(many_segments(3), 4)))
+    data = b"".join(b"\x95" + struct.pack("<Q", len(part)) + part for part in (b"\x80", b"\4" + body))
+    with pytest.raises(FormatError, match="a frame ends inside an entry"):
         through_columns(data, many=0)
 
 

@@ -322,7 +322,7 @@ class _Watching(pickle._Unpickler):  # type: ignore[name-defined, misc]
         self.keys: set[type] = set()
 
     def _set(self, items: list[Any]) -> None:
-        for key, entry in zip(items[::2], items[1::2]):
+        for key, entry in zip(items[::2], items[1::2], strict=True):
             self.keys.add(type(key))
             self.stack[-1][key] = entry
 

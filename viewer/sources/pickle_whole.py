@@ -23,8 +23,9 @@ memoized, and those that `Abridged` puts there. Then:
 - A frame ends between two instructions, and the next one begins there.
 
 What is not such a file is not refused here: it is left to the machine, whose sentences name what is wrong and where.
-What is such a file, the machine reads to the same value, or refuses for one of two things that do no harm here and
-that nothing in a snapshot has: a pair as a name, and more lists inside lists than `MAX_MARKS`.
+What is such a file, the machine reads to the same value, or refuses for one of three things that do no harm here and
+that nothing in a snapshot has: a pair as a name, more lists inside lists than `MAX_MARKS`, and very many instructions
+that leave nothing behind.
 """
 
 from __future__ import annotations

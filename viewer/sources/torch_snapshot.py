@@ -102,7 +102,8 @@ def _segments_at_once(machine: Machine) -> int:
     """Runs the segments in front of the traces of a snapshot, where they are plain, in a fraction of the time."""
     stream = machine.stream
     end = stream.buffer.find(_TRACES, 0, stream.end)
-    if end < 0 or stream.buffer[:2] not in pickle_whole.PROTOCOLS:
+    inside = stream.cuts and stream.cuts[0] < 2  # a frame ends inside of the first instruction
+    if end < 0 or inside or stream.buffer[:2] not in pickle_whole.PROTOCOLS:
         return 0
     cuts = [2, *(cut for cut in stream.cuts if 2 < cut < end), end]
     left = pickle_whole.segments([stream.buffer[a:b] for a, b in pairwise(cuts)])
