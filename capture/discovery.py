@@ -100,6 +100,13 @@ def choose_root(roots: list[nn.Module], optimizers: list[Optimizer]) -> nn.Modul
     return _holder_of_all(held, roots) or best
 
 
+def optimizers_of(model: nn.Module) -> list[Optimizer]:
+    """The optimizers, among all that exist, that hold a parameter of this model, whether they stepped or not."""
+    held = {id(p) for p in model.parameters()}
+    alive = [o for o in gc.get_objects() if issubclass(type(o), Optimizer) and "param_groups" in vars(o)]
+    return [o for o in alive if any(id(p) in held for group in o.param_groups for p in group["params"])]
+
+
 def _rank(root: nn.Module, held: set[int]) -> tuple[int, int]:
     return _holds(root, held), sum(p.numel() for p in root.parameters() if p.requires_grad and not is_lazy(p))
 

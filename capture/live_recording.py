@@ -15,7 +15,7 @@ from torch.nn.modules import module as nn_module
 
 from .allocation_sources import Allocations, Source, choose
 from .communication import CommunicationWatch
-from .discovery import Found, choose_root
+from .discovery import Found, choose_root, optimizers_of
 from .format.interning import StackTable, StringTable
 from .format.schema import NONE, Phase, Severity
 from .layers import ModuleWatch
@@ -47,9 +47,10 @@ class LiveRecording:
     be added or taken away while an optimizer steps, which is when a step ends and recording may have to begin.
     """
 
-    def __init__(self, found: Found, source: str | Source | None, several: bool = False,
+    def __init__(self, found: Callable[[], Found], source: str | Source | None, several: bool = False,
                  endless: bool = False) -> None:  # fmt: skip
-        self.found = found
+        self._found = found
+        """Asked when it is switched on: steps that run after `prepare` may have been looked at by then."""
         self.log = StepLog()
         self.source: Source | None = None
         self.strings = StringTable()
@@ -119,7 +120,8 @@ class LiveRecording:
         log.start_time = time.time_ns()
 
     def _name_what_is_there(self) -> None:
-        model, optimizers = self.found.model(), self.found.optimizers()
+        found = self._found()
+        model, optimizers = found.model(), found.optimizers()
         if model is not None:
             self.log.roots.append(model)
             note_parameters(self.log, model)
@@ -254,7 +256,18 @@ class LiveRecording:
         self._bounds.remember_optimizers()
         if not log.calls and not log.failures:  # what failed may be what sees the calls
             return None
-        return self.found.model() if self.found.given else choose_root(log.roots, list(log.optimizers.values()))
+        found = self._found()
+        return found.model() if found.given else choose_root(log.roots, list(log.optimizers.values()))
+
+    def note_unused(self, model: nn.Module) -> None:
+        """Name gradients that no backward made, and the state of optimizers that did not step. Never raises."""
+        try:
+            note_gradients(self.log, model)
+            for optimizer in optimizers_of(model):
+                self.log.optimizers[id(optimizer)] = optimizer
+                note_state(self.log, optimizer)
+        except Exception as error:
+            self.log.failures[f"{type(error).__name__}: {sentence(error)}"] += 1
 
     def allocations(self) -> Allocations:
         """What was allocated and freed in the steps that are kept. After `end`, or out of a ring that goes on."""

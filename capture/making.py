@@ -52,7 +52,7 @@ class Maker:
 
     def live(self, several: bool, endless: bool = False) -> LiveRecording:
         """A live recording that is not switched on yet."""
-        self.last = LiveRecording(self._found, self._source, several, endless)
+        self.last = LiveRecording(lambda: self._found, self._source, several, endless)
         return self.last
 
     def write(self, live: LiveRecording, others: list[StepRow], error: BaseException | None = None,
@@ -74,6 +74,8 @@ class Maker:
             return False
         self.use(Found(weakref.ref(model)))
         problems = len(live.log.problems)
+        if error is not None or not live.log.optimizers:  # what backward and the optimizer use, they did not tell
+            live.note_unused(model)
         _note(live.log, model, error)
         rows = [*others, *(step.row for step in live.kept)]
         try:
@@ -116,6 +118,9 @@ def _note(log: StepLog, model: nn.Module, error: BaseException | None) -> None:
     if error is not None:
         text = f"The step raised {type(error).__name__}: {sentence(error)}"
         log.problem("step_raised", Severity.error, text[:500])
+        if not log.optimizers and any(p.requires_grad for p in model.parameters()):
+            text = "The step was cut off before an optimizer was seen: the state that one may hold is not shown."
+            log.problem("optimizer_unseen", Severity.warning, text)
     if not any(True for _ in model.parameters()):
         log.problem("no_parameters", Severity.info, "The recorded model has no parameters.")
 

@@ -11,7 +11,7 @@ from ..model.run import Run
 LOSSES = frozenset(
     {"history_overflowed", "history_full", "history_ended", "trace_overflowed", "frees_missed", "profiler_ended",
      "other_threads", "hooks_hidden", "hooks_disabled", "collectives_unseen", "step_too_long", "cuda_graphs",
-     "step_raised", "no_cuda_memory", "recorder_failure"}
+     "step_raised", "optimizer_unseen", "no_cuda_memory", "recorder_failure"}
 )  # fmt: skip
 """Codes of the problems that say that something of the step is not in the file."""
 

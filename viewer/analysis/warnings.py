@@ -127,10 +127,11 @@ def optimizer_state_in_one(a: Run, b: Run) -> Problem | None:
     if has[0] == has[1] or "snapshot" in (a.recording.meta.kind, b.recording.meta.kind):
         return None
     with_state, without = (a, b) if has[0] else (b, a)
-    text = (
-        f"Only {_name(with_state)} holds optimizer state when its step begins: {_name(without)} was recorded before"
-        " the first optimizer step made it."
+    unseen = any(problem.code == "optimizer_unseen" for problem in without.problems)
+    why = (
+        "shows none, since no optimizer was seen" if unseen else "was recorded before the first optimizer step made it"
     )
+    text = f"Only {_name(with_state)} holds optimizer state when its step begins: {_name(without)} {why}."
     return Problem("optimizer_state_in_one_run", Severity.warning, text)
 
 
