@@ -15,7 +15,7 @@ import torch
 
 from .errors import CaptureError
 from .format.schema import NONE
-from .messages import say
+from .messages import counted, say
 from .step_sequence import StepSequence, Writer
 
 TRIGGERS = ("oom", "peak", "signal")
@@ -53,7 +53,7 @@ class Armed(StepSequence):
 
     def _is_due(self, ahead: int = 0) -> bool:
         asked = not self._waits or (self._request is not None and self._request.arrived)
-        return not (self.done or self._on) and self.number + ahead >= self._warmup and asked
+        return not (self.done or self._on) and self.number + ahead >= self.warmup and asked
 
     def _recorded(self, error: BaseException | None) -> None:
         assert self._live is not None
@@ -93,7 +93,7 @@ class Armed(StepSequence):
                     why = f"a signal arrived after step {self.number - 1:,}"
                     self.times_written += self._writer.write(self._live, self._timed.rows, None, "signal", why)
         if not self.times_written:
-            say(f"armed for {_FOR[self._on_what]} over {self.number:,} steps: nothing was written.")
+            say(f"armed for {_FOR[self._on_what]} over {counted(self.number, 'step')}: nothing was written.")
 
     def _finish(self) -> None:
         super()._finish()

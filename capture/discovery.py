@@ -67,6 +67,11 @@ class Discovery:
     def _note_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._optimizers[id(optimizer)] = optimizer
 
+    @property
+    def saw_module(self) -> bool:
+        """Whether a module has been called."""
+        return bool(self._modules)
+
     def found(self) -> Found:
         """The outermost module whose parameters the optimizers hold, and the optimizers.
 

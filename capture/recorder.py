@@ -23,9 +23,11 @@ from .armed import KEEP, TRIGGERS, Armed
 from .discovery import Found
 from .errors import CaptureError
 from .making import Maker
+from .messages import say
 from .schedule import Schedule
 from .step_boundaries import StepBoundaries
 from .step_sequence import StepSequence
+from .unreached import calls_text, loop_text
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,8 +74,8 @@ class Recorder:
         """Number of the step that the block is, where it is known."""
         self.steps_seen = 0
         """Steps that have ended in the block."""
-        self.optimizer_steps = 0
-        """How often an optimizer stepped in a loop."""
+        self.option = "warmup="
+        """What names the step to record, for where a loop ended before it."""
         self._loop = any(asked is not None for asked in (steps, warmup, on))
         self._choice = (steps or 1, warmup, on, keep, signal)
         self._sequence: StepSequence | None = None
@@ -110,10 +112,12 @@ class Recorder:
         sequence, boundaries, self._sequence, self._boundaries = self._sequence, self._boundaries, None, None
         if boundaries is not None:
             boundaries.remove(error)
-            self.optimizer_steps = boundaries.optimizer_steps
         elif sequence is not None:
             sequence.end(error)
         self.steps_seen = sequence.number if sequence is not None else 0
+        if sequence is not None and boundaries is not None and sequence.unreached:
+            say(loop_text(self.steps_seen, sequence.warmup, boundaries.optimizer_steps, error, sequence.cut_off,
+                          self.option))  # fmt: skip
 
     def use(self, found: Found) -> None:
         """What a look at an earlier step found; anything given by the user stays."""
@@ -179,7 +183,7 @@ def record_step(
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         _check_function(function)
-        calls = _Calls(recorder)
+        calls = _Calls(recorder, getattr(function, "__name__", type(function).__name__))
 
         @functools.wraps(function)
         def step(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -205,9 +209,12 @@ class _Calls:
     """The calls of a decorated function as steps: those that it makes of itself, and those of other threads, are
     none."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, name: str) -> None:
         self.done = False
         self._recorder = recorder
+        self._name = name
+        self._error = ""
+        """The kind of error that left the last call."""
         self._steps: StepSequence | None = None
         self._thread = 0
         self._running = False
@@ -221,9 +228,11 @@ class _Calls:
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
+            self._error = type(error).__name__
             steps.end(error)
             raise
         else:
+            self._error = ""
             steps.end()
             return result
         finally:
@@ -232,8 +241,12 @@ class _Calls:
 
     def close(self) -> None:
         """Nobody can call the function any more."""
-        if self._steps is not None:
-            self._steps.close()
+        steps = self._steps
+        if steps is None:
+            return
+        steps.close()
+        if steps.unreached:
+            say(calls_text(self._name, steps.number, steps.warmup, self._error))
 
     def _begun(self) -> StepSequence:
         if self._steps is None:

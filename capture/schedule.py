@@ -30,7 +30,7 @@ class Schedule(StepSequence):
         return self.number if self._given_index is None else self._given_index
 
     def _is_due(self, ahead: int = 0) -> bool:
-        return not (self.done or self._on or self.written) and self.number + ahead >= self._warmup
+        return not (self.done or self._on or self.written) and self.number + ahead >= self.warmup
 
     def _recorded(self, error: BaseException | None) -> None:
         assert self._live is not None
@@ -58,19 +58,24 @@ class Schedule(StepSequence):
 
     def _close(self, error: BaseException | None) -> None:
         self._timed.drop_running()
+        self.unreached = not self.written
         if self.written:
             self._amend()
         elif self._on and self._live is not None:
-            if error is None and not self._is_step():
+            if not self._is_step(error):
                 self._live.drop_running()
             if self._live.kept:
+                self.unreached = False
                 if error is None and self._live.runs:
                     self._live.end_step(self._live.bound())
                 self._write(error)
 
-    def _is_step(self) -> bool:
-        """Whether what ran since the last optimizer step is a step: in a loop only if no optimizer ever stepped."""
-        return not self._loop or self.number == 0
+    def _is_step(self, error: BaseException | None) -> bool:
+        """Whether what ran since the last optimizer step is a step: in a loop only if no optimizer ever stepped, or if
+        an error ended it, unless no model ran in all that was recorded."""
+        assert self._live is not None
+        ended = error is not None and (self.cut_off or len(self._live.kept) > 1)
+        return not self._loop or self.number == 0 or ended
 
     def _frees_missed(self) -> None:
         assert self._live is not None

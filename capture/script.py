@@ -77,7 +77,9 @@ class Request:
         from .recorder import Recorder
 
         steps = None if self.on is not None else self.steps or 1
-        return Recorder(self.output, steps=steps, warmup=self.warmup, on=self.on, keep=self.keep)
+        recorder = Recorder(self.output, steps=steps, warmup=self.warmup, on=self.on, keep=self.keep)
+        recorder.option = "--step "
+        return recorder
 
 
 def record(request: Request, name: str, arguments: Sequence[str], is_module: bool) -> int:
@@ -143,9 +145,8 @@ def _run(script: Script, request: Request) -> int:
     with recording.when_torch_comes():
         error = _executed(script)
     outcome = recording.end(error)
-    sentence = outcome_text(outcome, request)
-    if sentence is not None and sys.stderr is not None:
-        print(f"memstrata: {sentence}", file=sys.stderr, flush=True)
+    if outcome.said is not None and sys.stderr is not None:
+        print(f"memstrata: {outcome.said}", file=sys.stderr, flush=True)
     if error is not None and (not isinstance(error, SystemExit) or error.code not in (None, 0)):
         return _left_by(error)
     armed_in_vain = request.on is not None and bool(outcome.steps)  # nothing bad happened, which is no failure
@@ -154,14 +155,11 @@ def _run(script: Script, request: Request) -> int:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of recording a script; `steps` and `optimizer_steps` are None where torch was never imported."""
+    """What came of recording a script: whether the file was written, how many steps ended, and what is left to say."""
 
     written: bool
-    steps: int | None
-    optimizer_steps: int | None
-    error: BaseException | None
-    failure: Exception | None = None
-    """Why the recorder could not begin."""
+    steps: int = 0
+    said: str | None = None
 
 
 class _Recording:
@@ -194,12 +192,14 @@ class _Recording:
             self._failure = failure
 
     def end(self, error: BaseException | None) -> Outcome:
-        """The script has ended."""
-        if self._recorder is None or self._failure is not None:
-            return Outcome(False, None, None, error, self._failure)
+        """The script has ended. A recorder that began says by itself why it recorded nothing."""
+        if self._failure is not None:
+            return Outcome(False, said=f"nothing was recorded: {self._failure}")
+        if self._recorder is None:
+            return Outcome(False, said="the script never imported torch: nothing was recorded.")
         left = error if not isinstance(error, SystemExit) or error.code not in (None, 0) else None
         self._recorder.__exit__(type(left) if left else None, left, None)
-        return Outcome(self._recorder.written, self._recorder.steps_seen, self._recorder.optimizer_steps, error)
+        return Outcome(self._recorder.written, self._recorder.steps_seen)
 
 
 def _executed(script: Script) -> BaseException | None:
@@ -235,23 +235,3 @@ def _left_by(error: BaseException) -> int:
         raise error
     sys.excepthook(type(error), error, error.__traceback__)
     return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-
-
-def outcome_text(outcome: Outcome, request: Request) -> str | None:
-    """One sentence on why nothing was recorded; None if something was, or an armed recorder has said so itself."""
-    if outcome.written or (request.on is not None and outcome.steps):
-        return None
-    if outcome.failure is not None:
-        return f"nothing was recorded: {outcome.failure}"
-    if outcome.steps is None:
-        return "the script never imported torch: nothing was recorded."
-    how = ""
-    if outcome.error is not None and not isinstance(outcome.error, SystemExit):
-        how = f" before it raised {type(outcome.error).__name__}"
-    if not outcome.optimizer_steps:
-        return f"no optimizer stepped{how}, so there was no step: nothing was recorded."
-    steps = outcome.steps
-    ran = f"only {steps} step{'' if steps == 1 else 's'} ran{how}"
-    if steps > request.warmup or request.on is not None:
-        return f"{steps} steps ran{how}, but none could be recorded."
-    return f"{ran}: nothing was recorded; use --step {steps - 1}."

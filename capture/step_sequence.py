@@ -84,8 +84,13 @@ class StepSequence:
         """Whether nothing is left to do: steps need no longer be announced."""
         self.number = 0
         """Steps that have ended."""
+        self.cut_off = False
+        """Whether an error ended a step that had begun."""
+        self.unreached = False
+        """Whether everything ended before the first step to be recorded."""
         self._writer = writer
-        self._warmup = warmup
+        self.warmup = warmup
+        """Steps before the first to be recorded."""
         self._timed = TimedSteps(writer)
         self._live: LiveRecording | None = None
         self._on = False
@@ -94,7 +99,7 @@ class StepSequence:
     @careful
     def open(self) -> None:
         """Before the first step. Installs what cannot be installed while an optimizer steps."""
-        if self._warmup:
+        if self.warmup:
             self._timed.look()
 
     @careful
@@ -147,6 +152,7 @@ class StepSequence:
         """No more steps come; `error` ended them. `mark` is the last possible end since the last step began."""
         if self.done or os.getpid() != self._process:
             return
+        self.cut_off = error is not None and mark is None and bool(self.number or self._timed.saw_model())
         if mark is not None:
             self.passed(mark)
         if not self.done:

@@ -68,6 +68,10 @@ class TimedSteps:
             self._discovery = None
         self._count()
 
+    def saw_model(self) -> bool:
+        """Whether a module has run, as far as it was looked for."""
+        return self._finder.model() is not None or (self._discovery is not None and self._discovery.saw_module)
+
     def _count(self) -> None:
         model = self._finder.model()
         if self._tokens is None and model is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,8 @@ from memstrata.capture.format import files
 from memstrata.capture.script import Request, ScriptError, record
 from memstrata.viewer.cli import main
 
+from .recordings import codes
+
 pytestmark = pytest.mark.qt_no_exception_capture  # a script that raises calls sys.excepthook, as Python would
 
 TRAIN = """
@@ -28,6 +31,11 @@ TRAIN = """
     model = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()) for _ in range(2)])
     optimizer = torch.optim.AdamW(model.parameters())
 
+    def fail(*_):
+        if end == "exit inside":
+            sys.exit(3)
+        raise ValueError("boom")
+
     def train(rows):
         optimizer.zero_grad()
         model(torch.ones(rows, 8)).square().sum().backward()
@@ -35,6 +43,9 @@ TRAIN = """
 
     for number in range(steps):
         train(4 + number)
+    if end.endswith("inside"):
+        model[1].register_forward_hook(fail)
+        train(4)
     if end == "raise":
         raise ValueError("boom")
     if end == "exit":
@@ -99,13 +110,33 @@ def test_a_package_runs_as_a_module(script: Path, tmp_path: Path) -> None:
     (["1"], 2, "only 1 step ran: nothing was recorded; use --step 0."),
     (["0"], 2, "no optimizer stepped, so there was no step: nothing was recorded."),
     (["2", "raise"], 1, "only 2 steps ran before it raised ValueError: nothing was recorded; use --step 1."),
+    (["3", "raise"], 1, "only 3 steps ran before it raised ValueError: nothing was recorded; use --step 2."),
+    (["2", "inside"], 1, "step 2 raised ValueError before step 3 began: nothing was recorded; use --step 2."),
+    (["0", "inside"], 1, "step 0 raised ValueError before step 3 began: nothing was recorded; use --step 0."),
+    (["0", "raise"], 1, "no optimizer stepped before it raised ValueError, so there was no step: nothing was"
+                        " recorded."),
 ])  # fmt: skip
 def test_what_was_too_short_is_said_in_one_sentence(
     script: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], status: int, words: str
 ) -> None:
     assert main(["record", "-o", "a.mstrata", "code/train.py", *arguments]) == status
     err = capfd.readouterr().err
-    assert f"memstrata: {words}\n" in err and not (tmp_path / "a.mstrata").exists()
+    assert [line for line in err.splitlines() if line.startswith("memstrata: ")] == [f"memstrata: {words}"]
+    assert not (tmp_path / "a.mstrata").exists()
+    said = re.search("--step [0-9]+", err)
+    if said is not None:  # what it says to use does record that step
+        assert main(["record", *said[0].split(), "-o", "a.mstrata", "code/train.py", *arguments]) == status % 2
+        recording = files.read(tmp_path / "a.mstrata")
+        assert ("step_raised" in codes(recording)) == ("inside" in arguments)
+
+
+def test_a_script_that_exits_in_the_middle_of_a_step_has_ended(
+    script: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["record", "-o", "a.mstrata", "code/train.py", "2", "exit inside"])
+    assert left.value.code == 3
+    assert capfd.readouterr().err == "memstrata: only 2 steps ran: nothing was recorded; use --step 1.\n"
 
 
 def test_the_script_s_own_end_is_kept(script: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

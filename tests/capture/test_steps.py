@@ -271,6 +271,7 @@ def test_the_steps_are_counted_and_a_loop_that_is_too_short_writes_nothing(
         with torch.no_grad():
             training.model(torch.randn(2, WIDTH))
     assert (recorder.steps_seen, recorder.written, list(tmp_path.iterdir())) == (3, False, [])
+    assert capfd.readouterr().err == "memstrata: only 3 steps ran: nothing was recorded; use warmup=2.\n"
 
 
 def test_the_last_step_of_a_loop_is_recorded_though_no_forward_follows(tmp_path: Path) -> None:
