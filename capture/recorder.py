@@ -50,8 +50,10 @@ class Recorder:
         warmup: steps of a loop before the recorded ones; they and up to three later ones are timed.
         on: `oom`, `peak` or `signal`: keep the last steps of a loop, and write them when an out-of-memory error leaves
             the block, when a step needs 2% more memory than any before it, or when a signal arrives; each time anew.
-        keep: complete steps written before the one in which it happened. Zero with `signal` costs nothing until then.
-        signal: number of the signal; SIGUSR1 by default. The program's own handler is called too, and put back.
+        keep: complete steps written before the one in which `on` happened, two by default. Zero with `signal` costs
+            nothing until then.
+        signal: number of the signal that `on="signal"` waits for; SIGUSR1 by default. The program's own handler is
+            called too, and put back.
         model: the model; by default the outermost module called whose parameters the optimizer holds.
         optimizer: the optimizer; by default every one whose `step` runs.
         super_block: layers per super-block; by default found from the module tree.
@@ -64,11 +66,12 @@ class Recorder:
 
     def __init__(
         self, path: str | os.PathLike[str] = "step.mstrata", *, steps: int | None = None, warmup: int | None = None,
-        on: str | None = None, keep: int = KEEP, signal: int | None = None, model: nn.Module | None = None,
+        on: str | None = None, keep: int | None = None, signal: int | None = None, model: nn.Module | None = None,
         optimizer: torch.optim.Optimizer | None = None, super_block: int | None = None,
         source: str | Source | None = None,
     ) -> None:  # fmt: skip
-        _check(steps, warmup, on, keep, super_block, source)
+        _check(steps, warmup, super_block, source)
+        _check_waiting(steps, on, keep, signal)
         self._maker = Maker(path, Found.of(model, optimizer), super_block, source)
         self.step_index: int | None = None
         """Number of the step that the block is, where it is known."""
@@ -77,7 +80,7 @@ class Recorder:
         self.option = "warmup="
         """What names the step to record, for where a loop ended before it."""
         self._loop = any(asked is not None for asked in (steps, warmup, on))
-        self._choice = (steps or 1, warmup, on, keep, signal)
+        self._choice = (steps or 1, warmup, on, KEEP if keep is None else keep, signal)
         self._sequence: StepSequence | None = None
         self._boundaries: StepBoundaries | None = None
 
@@ -142,8 +145,7 @@ def _warmup(warmup: int | None, on: str | None, usual: int) -> int:
     return {None: usual, "oom": 0}.get(on, WARMUP)
 
 
-def _check(steps: int | None, warmup: int | None, on: str | None, keep: int, super_block: int | None,
-           source: Any) -> None:  # fmt: skip
+def _check(steps: int | None, warmup: int | None, super_block: int | None, source: Any) -> None:
     if isinstance(source, str) and source not in ("cpu", "cuda"):
         raise CaptureError(f"The source must be 'cpu' or 'cuda', not {source!r}.")
     if super_block is not None and super_block < 1:
@@ -152,17 +154,24 @@ def _check(steps: int | None, warmup: int | None, on: str | None, keep: int, sup
         raise CaptureError(f"At least one step is recorded, not {steps}.")
     if warmup is not None and warmup < 0:
         raise CaptureError(f"warmup counts the steps before the recorded one and cannot be {warmup}.")
+
+
+def _check_waiting(steps: int | None, on: str | None, keep: int | None, signal: int | None) -> None:
     if on is not None and on not in TRIGGERS:
         raise CaptureError(f"on must be one of {', '.join(map(repr, TRIGGERS))}, not {on!r}.")
     if on is not None and steps is not None:
         raise CaptureError("Recording waits for something, or records so many steps: on and steps exclude each other.")
-    if keep < 0:
+    if keep is not None and on is None:
+        raise CaptureError("keep counts the steps before the one that on waits for, and needs on.")
+    if keep is not None and keep < 0:
         raise CaptureError(f"keep counts the steps before the one that is waited for and cannot be {keep}.")
+    if signal is not None and on != "signal":
+        raise CaptureError("signal is what on='signal' waits for, and needs it.")
 
 
 def record_step(
     path: str | os.PathLike[str] = "step.mstrata", *, warmup: int | None = None, steps: int | None = None,
-    on: str | None = None, keep: int = KEEP, signal: int | None = None, model: nn.Module | None = None,
+    on: str | None = None, keep: int | None = None, signal: int | None = None, model: nn.Module | None = None,
     optimizer: torch.optim.Optimizer | None = None, super_block: int | None = None, source: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:  # fmt: skip
     """Decorate a function that performs one training step: the call after `warmup` calls is recorded to `path`.

@@ -55,13 +55,7 @@ class Request:
     step: int | None = None
     steps: int | None = None
     on: str | None = None
-    keep: int = 2
-
-    @property
-    def warmup(self) -> int:
-        """Steps before the first that is recorded."""
-        usual = {None: FIRST, "oom": 0}.get(self.on, FIRST)
-        return usual if self.step is None else self.step
+    keep: int | None = None
 
     def check(self) -> None:
         """Raises ScriptError or CaptureError before anything runs."""
@@ -69,15 +63,19 @@ class Request:
         for name, number, least in (("step", self.step, 0), ("steps", self.steps, 1), ("keep", self.keep, 0)):
             if number is not None and number < least:
                 raise ScriptError(f"--{name} cannot be {number}.")
-        if self.on is not None and self.steps is not None:
-            raise ScriptError("--on and --steps exclude each other.")
+        for name, number in (("step", self.step), ("steps", self.steps)):
+            if self.on is not None and number is not None:
+                raise ScriptError(f"--on and --{name} exclude each other: --on records whichever step it happens in.")
+        if self.on is None and self.keep is not None:
+            raise ScriptError("--keep counts the steps before the one that --on waits for, and needs --on.")
 
     def recorder(self) -> Recorder:
         """The recorder that does it; imports torch."""
         from .recorder import Recorder
 
-        steps = None if self.on is not None else self.steps or 1
-        recorder = Recorder(self.output, steps=steps, warmup=self.warmup, on=self.on, keep=self.keep)
+        if self.on is not None:
+            return Recorder(self.output, on=self.on, keep=self.keep)
+        recorder = Recorder(self.output, steps=self.steps or 1, warmup=FIRST if self.step is None else self.step)
         recorder.option = "--step "
         return recorder
 

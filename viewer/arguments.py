@@ -161,7 +161,7 @@ def _add_record(commands: Any) -> None:
     record.add_argument("--step", type=int, metavar="N", help="the step to record, from 0 (default: 3)")
     record.add_argument("--steps", type=int, metavar="K", help="how many steps to record from there (default: 1)")
     record.add_argument("--on", choices=("oom", "peak", "signal"), help="record when it happens, with steps before it")
-    record.add_argument("--keep", type=int, default=2, metavar="N", help="steps before it to keep (default: 2)")
+    record.add_argument("--keep", type=int, metavar="N", help="steps before it to keep, with --on (default: 2)")
     record.add_argument("-o", "--output", metavar="FILE", default="step.mstrata", help="the recording to write")
     record.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
     record.add_argument("script", nargs=argparse.REMAINDER, help="the script and its arguments")

@@ -165,7 +165,11 @@ def test_armed_over_a_script(script: Path, tmp_path: Path, capfd: pytest.Capture
     (["-m", "no.such.module"], "There is no module no.such.module that can be run."),
     ([], "record needs a script, or -m and a module"),
     (["--step", "-1", "code/train.py"], "--step cannot be -1."),
-    (["--on", "oom", "--steps", "2", "code/train.py"], "exclude each other"),
+    (["--on", "oom", "--steps", "2", "code/train.py"], "--on and --steps exclude each other"),
+    (["--on", "peak", "--step", "3", "code/train.py"], "--on and --step exclude each other"),
+    (["--keep", "2", "code/train.py"], "needs --on."),
+    (["--keep", "0", "--step", "1", "code/train.py"], "needs --on."),
+    (["--on", "oom", "--keep", "-1", "code/train.py"], "--keep cannot be -1."),
     (["-o", "/no/such/folder/a.mstrata", "code/train.py"], "does not exist"),
     (["broken.py"], "is not a Python program: "),
 ])  # fmt: skip

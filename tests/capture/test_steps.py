@@ -366,6 +366,8 @@ def test_calls_of_itself_and_of_other_threads_are_no_steps(tmp_path: Path) -> No
     ({"on": "fire"}, "'oom', 'peak', 'signal', not 'fire'"),
     ({"on": "oom", "steps": 2}, "exclude each other"),
     ({"on": "oom", "keep": -1}, "cannot be -1"),
+    ({"keep": 2}, "needs on"),
+    ({"on": "oom", "signal": 10}, "needs it"),
     ({"warmup": -2}, "cannot be -2"),
 ])  # fmt: skip
 def test_misuse_is_said_before_training(tmp_path: Path, options: dict[str, Any], words: str) -> None:
