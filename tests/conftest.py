@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 # before anything imports Qt: a test run never opens a window on the screen of the person who started it; the tests of
@@ -40,6 +42,21 @@ def root() -> Path:
 def samples() -> Path:
     """The folder of recordings that come with the project."""
     return ROOT / "samples"
+
+
+@pytest.fixture(scope="session")
+def with_findings(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording with two findings of 15 MiB: the sample whose step raised, told as a step that came to its end."""
+    from memstrata.capture.format import files
+
+    raised = files.read(samples / "raised.mstrata")
+    ends = np.where(raised.steps.recorded, int(raised.events.time[-1]), raised.steps.end_time)
+    problems = tuple(problem for problem in raised.meta.problems if problem.code != "step_raised")
+    path = tmp_path_factory.mktemp("findings") / "findings.mstrata"
+    files.write(
+        replace(raised, steps=replace(raised.steps, end_time=ends), meta=replace(raised.meta, problems=problems)), path
+    )
+    return path
 
 
 @pytest.fixture(scope="session")

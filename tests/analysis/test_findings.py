@@ -222,6 +222,43 @@ def test_alive_after_the_step(run_step):
     assert found(run_step("plain", lambda m, r: step(m, r, keep=False)), "alive_after_step") is None
 
 
+def test_a_step_cut_off_in_its_backward_kept_nothing_for_nothing(run_of, tmp_path):
+    of_whole_steps = {"saved_never_used", "alive_after_step", "segment_never_freed"}
+    assert not of_whole_steps & {finding.code for finding in findings(run_of("raised.mstrata"))}
+    run = cut_off_in_the_second_step(tmp_path / "a.mstrata", unused=False)
+    assert not of_whole_steps & {finding.code for finding in findings(run)}
+    finding = found(cut_off_in_the_second_step(tmp_path / "b.mstrata", unused=True), "saved_never_used")
+    assert finding.bytes == 4 * ONE + 2 * ROWS * 4  # of the first step, which came to its end
+
+
+def cut_off_in_the_second_step(path, unused):
+    """Backward raises half way through the second step; the first one keeps something for nothing if `unused`."""
+    from memstrata.capture import record_step
+
+    model, rows, number = Net("plain"), torch.randn(ROWS, WIDTH), iter(range(2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @record_step(path, model=model, optimizer=optimizer, steps=2, warmup=0)
+    def step():
+        second = next(number)
+        other = model.layers[0](rows).exp() if unused and not second else None
+        x = model.layers[1](model.layers[0](rows))
+        if second:
+            x.register_hook(boom)
+        model.head(model.layers[3](model.layers[2](x))).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        del other
+
+    def boom(gradient):
+        raise ValueError("half way")
+
+    step()
+    with pytest.raises(ValueError, match="half way"):
+        step()
+    return Run(open_file(str(path)), name=path.name)
+
+
 def fragmented(cached):
     """One allocation of 100 bytes inside an allocator segment of 100 + cached."""
     events = [(Action.segment_alloc, 0, 4096, 100 + cached, 10, -1, 0, 1, -1, -1),

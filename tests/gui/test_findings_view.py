@@ -31,16 +31,16 @@ def click(view: Any, row: int, qtbot: QtBot, modifier: Qt.KeyboardModifier = Qt.
 
 
 @pytest.fixture
-def raised(opened: Any, samples: Path) -> Any:
-    """The step that raised: it kept 15 MiB that no backward asked for."""
-    return opened(str(samples / "raised.mstrata"))
+def kept(opened: Any, with_findings: Path) -> Any:
+    """A step that kept 15 MiB that no backward asked for."""
+    return opened(str(with_findings))
 
 
-def test_findings_are_listed_with_bytes_what_and_advice(raised: Any) -> None:
-    found = findings(raised.scope.run)
-    assert list(raised.docks.tabs().values())[:4] == ["Groups", "Lanes", "Alive here", "Findings"]
-    panel = raised.views["findings"]
-    raised.bring_forward("findings")
+def test_findings_are_listed_with_bytes_what_and_advice(kept: Any) -> None:
+    found = findings(kept.scope.run)
+    assert list(kept.docks.tabs().values())[:4] == ["Groups", "Lanes", "Alive here", "Findings"]
+    panel = kept.views["findings"]
+    kept.bring_forward("findings")
     table = panel.view.table
     rows = [[table.index(row, column).data() for column in range(3)] for row in range(table.rowCount())]
     assert rows == [[bytes_text(one.bytes), one.text, one.suggestion] for one in found]
@@ -51,37 +51,37 @@ def test_findings_are_listed_with_bytes_what_and_advice(raised: Any) -> None:
     assert panel.whole.isVisible() and panel.whole.text() == f"{found[0].text} {found[0].suggestion}"
 
 
-def test_a_click_on_a_finding_goes_to_its_allocations(raised: Any, window: Any, qtbot: QtBot) -> None:
-    one = findings(raised.scope.run)[1]
-    panel = raised.views["findings"]
-    raised.bring_forward("findings")
-    raised.scope.look(cursor=3)
+def test_a_click_on_a_finding_goes_to_its_allocations(kept: Any, window: Any, qtbot: QtBot) -> None:
+    one = findings(kept.scope.run)[1]
+    panel = kept.views["findings"]
+    kept.bring_forward("findings")
+    kept.scope.look(cursor=3)
     click(panel.view, 1, qtbot)
-    view = raised.scope.view
+    view = kept.scope.view
     assert view.cursor == one.query.position and view.query == replace(one.query, position=None)
-    assert raised.docks.front == "alive"
-    qtbot.waitUntil(lambda: raised.views["alive"].view.table.rowCount() == len(one.query.rows or ()), timeout=2_000)
-    shown = raised.views["alive"].view.table
+    assert kept.docks.front == "alive"
+    qtbot.waitUntil(lambda: kept.views["alive"].view.table.rowCount() == len(one.query.rows or ()), timeout=2_000)
+    shown = kept.views["alive"].view.table
     assert sum(shown.index(row, 0).data(RawRole) for row in range(shown.rowCount())) == one.bytes
     window.session.undo()
-    assert raised.scope.view.cursor == 3 and raised.scope.view.query is None
+    assert kept.scope.view.cursor == 3 and kept.scope.view.query is None
 
 
-def test_arrows_go_through_findings_and_enter_follows(raised: Any, qtbot: QtBot) -> None:
-    panel = raised.views["findings"]
-    raised.bring_forward("findings")
-    before = raised.scope.view
+def test_arrows_go_through_findings_and_enter_follows(kept: Any, qtbot: QtBot) -> None:
+    panel = kept.views["findings"]
+    kept.bring_forward("findings")
+    before = kept.scope.view
     panel.view.setFocus()
     panel.view.setCurrentIndex(panel.view.table.index(0, 0))
     qtbot.keyClick(panel.view, Qt.Key.Key_Down)
-    found = findings(raised.scope.run)
+    found = findings(kept.scope.run)
     assert panel.whole.text() == f"{found[1].text} {found[1].suggestion}"
-    assert raised.scope.view == before and raised.docks.front == "findings"
+    assert kept.scope.view == before and kept.docks.front == "findings"
     click(panel.view, 0, qtbot, Qt.KeyboardModifier.ControlModifier)  # rows chosen to be copied lead nowhere
-    assert raised.scope.view == before and raised.docks.front == "findings"
+    assert kept.scope.view == before and kept.docks.front == "findings"
     panel.view.setCurrentIndex(panel.view.table.index(1, 0))
     qtbot.keyClick(panel.view, Qt.Key.Key_Return)
-    assert raised.scope.view.cursor == found[1].query.position
+    assert kept.scope.view.cursor == found[1].query.position
 
 
 def test_without_findings_the_tab_says_so(opened: Any, samples: Path) -> None:

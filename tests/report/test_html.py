@@ -63,9 +63,9 @@ def test_allocations_of_a_snapshot_are_called_by_their_frame(snapshots: Path) ->
     assert "<summary>unattributed, vllm_rollout_spmd.py:114 __init__</summary>" in text
 
 
-def test_findings_stand_before_the_picture_with_what_to_do(samples: Path) -> None:
-    recording = open_file(str(samples / "raised.mstrata"))
-    text = report_html(recording, "raised.mstrata")
+def test_findings_stand_before_the_picture_with_what_to_do(with_findings: Path) -> None:
+    recording = open_file(str(with_findings))
+    text = report_html(recording, "a.mstrata")
     page, found = Page(text), findings(Run(recording))
     assert len(found) == 2 and "Findings" in page.headings
     assert all(" ".join(f"{finding.text} {finding.suggestion}".split()) in page.words for finding in found)

@@ -10,6 +10,7 @@ import numpy as np
 from memstrata.capture.format.schema import B1, I64, NONE, Category, Fate, Phase
 
 from ..look.units import bytes_text, count_text
+from ..model.cut_off import cut_off_position
 from ..model.matching import Matcher
 from ..model.query import ACTIVATIONS, AllocationQuery
 from ..model.run import Run
@@ -55,6 +56,13 @@ def _backward_end(run: Run) -> int | None:
     return int(run.spans.end_position[rows].max()) if len(rows) else None
 
 
+def _of_whole_steps(run: Run, rows: I64) -> I64:
+    """Those of these allocations that were not made in a step that an error cut off: its backward did not get so far
+    as to use them, and whatever holds them goes with the step."""
+    cut = cut_off_position(run.recording, run.events)
+    return rows if cut is None else rows[run.allocations.start[rows] <= cut]
+
+
 def kept_beside_boundaries(run: Run) -> Finding | None:
     """Work between the segments saves the hidden state once more than the boundary does."""
     table, plan = run.recording.saved_tensors, plan_in_force(run)
@@ -96,6 +104,7 @@ def segment_never_freed(run: Run) -> Finding | None:
         return None
     again = run.attribution.category == Category.rematerialized
     rows = np.flatnonzero(again & (run.allocations.end > end) & (run.allocations.start <= end))
+    rows = _of_whole_steps(run, rows)
     size = bytes_of(run, rows)
     if not size:
         return None
@@ -169,7 +178,7 @@ def saved_never_used(run: Run) -> Finding | None:
     table, saved = run.recording.saved_tensors, _saved(run)
     kept = (table.fate[saved.index] == Fate.kept) & (table.phase[saved.index] == Phase.forward)
     asked = table.unpack_time[saved.index] != NONE
-    rows = np.setdiff1d(saved.rows(kept & ~_of_segments(run, saved)), saved.rows(asked))
+    rows = _of_whole_steps(run, np.setdiff1d(saved.rows(kept & ~_of_segments(run, saved)), saved.rows(asked)))
     position, size = highest(run, rows)
     if not size:
         return None
@@ -210,7 +219,7 @@ def alive_after_step(run: Run) -> Finding | None:
     if _backward_end(run) is None:
         return None
     saved = np.isin(run.attribution.category, sorted(ACTIVATIONS))
-    rows = np.flatnonzero(saved & ~run.allocations.before & (run.allocations.end > end))
+    rows = _of_whole_steps(run, np.flatnonzero(saved & ~run.allocations.before & (run.allocations.end > end)))
     size = bytes_of(run, rows)
     if not size:
         return None

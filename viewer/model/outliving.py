@@ -12,6 +12,7 @@ from ..look.units import bytes_text
 from . import saved, stacks
 from .allocations import Allocations
 from .attribution import Attribution
+from .cut_off import cut_off_position
 from .events import DeviceEvents
 
 LARGE = 1 << 20
@@ -51,7 +52,7 @@ def outlived(recording: Recording, events: DeviceEvents, allocations: Allocation
     the step after its own, where two were recorded, is a leak.
     """
     spans = recording.spans
-    if not (spans.phase == Phase.backward).any() or any(p.code == "step_raised" for p in recording.meta.problems):
+    if not (spans.phase == Phase.backward).any() or cut_off_position(recording, events) is not None:
         return []
     alive = ~allocations.before & (allocations.end > len(events)) & np.isin(attribution.category, _FOR_BACKWARD)
     starts = recording.steps.start_time[recording.steps.recorded]
