@@ -194,6 +194,36 @@ def test_optimizer_state_made_at_the_peak(run_step):
     assert found(run_step("plain", step, warm=False, optimizer=warm), "optimizer_state_at_peak") is None
 
 
+def test_a_peak_in_the_optimizer_step_is_not_laid_to_logits(run_step):
+    """Adam needs the root of each second moment, and with one parameter at a time the quotient by a number as well."""
+
+    def with_state(**options):
+        def made(model):
+            optimizer = torch.optim.AdamW(model.parameters(), **options)
+            model(torch.randn(4, WIDTH)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return optimizer
+
+        return made
+
+    def step(model, rows, optimizer):
+        model(rows[:4]).square().mean().backward()
+        optimizer.step()
+
+    def of(**options):
+        run = run_step("plain", step, warm=False, optimizer=with_state(**options))
+        assert found(run, "logits_dominate") is None
+        return found(run, "optimizer_temporaries")
+
+    weight, bias = WIDTH * WIDTH * 4, WIDTH * 4
+    all_trained = 4 * (2 * weight + 4 * bias) + 4 * bias  # eight Linears with their norms, and the head
+    one, every = of(foreach=False), of(foreach=True)
+    assert 2 * weight <= one.bytes < 2 * weight + 2 * bias and "foreach" not in one.suggestion
+    assert all_trained <= every.bytes < all_trained + bias and "foreach=False" in every.suggestion
+    assert of(fused=True) is None
+
+
 def test_saved_and_never_used(run_step):
     def step(model, rows, unused=True):
         other = model.layers[0](rows).exp() if unused else None

@@ -19,6 +19,7 @@ CHECKS: tuple[Callable[[Run], Finding | None], ...] = (
     findings_step.autocast_cache,
     findings_step.gradients_alive_in_forward,
     findings_step.optimizer_state_made_at_the_peak,
+    findings_step.optimizer_temporaries,
     findings_step.fragmentation,
     findings_step.out_of_memory,
     findings_saved.kept_beside_boundaries,

@@ -10,11 +10,15 @@ from ..look.units import bytes_text, percent_text
 from ..model.failed import failed_allocations, largest_failed
 from ..model.query import AllocationQuery
 from ..model.run import Run
+from ..model.stacks import mentions
 from .finding import Finding, bytes_of, highest, of_rows
 from .place import TRANSIENT, outside_text, place_of, set_outside_layers
 
 FRAGMENTED = 0.10
 """Share of reserved memory that is cached when most is reserved, above which it is worth a line."""
+
+_OF_THE_LOSS = (Phase.forward, Phase.recompute, Phase.backward)
+"""Where there can be logits: an optimizer's own memory is outside layers, too."""
 
 
 def outside_layers_dominate(run: Run) -> Finding | None:
@@ -22,7 +26,8 @@ def outside_layers_dominate(run: Run) -> Finding | None:
     position = run.peak_position
     if "spans" not in run.capabilities or not set_outside_layers(run, position):
         return None
-    if place_of(run, position).layer != NONE:  # hidden states between small layers are no logits
+    place = place_of(run, position)
+    if place.layer != NONE or place.phase not in _OF_THE_LOSS:  # hidden states between small layers are no logits
         return None
     rows = AllocationQuery(position=position, categories=TRANSIENT).select(run)
     rows = rows[run.attribution.layer[rows] < 0]
@@ -88,6 +93,33 @@ def optimizer_state_made_at_the_peak(run: Run) -> Finding | None:
         "Record a later step: it has the state from its beginning, and another peak.",
         of_rows(rows, position),
     )  # fmt: skip
+
+
+_BY_ALL = (
+    "foreach=False updates one parameter after the other, which takes more calls, and holds those of one only;"
+    " fused=True, where the optimizer has it, holds none, and its results can differ in the last digits"
+)
+_BY_ONE = "fused=True, where the optimizer has it, holds none of them, and its results can differ in the last digits"
+_WAYS = {"_multi_tensor_": _BY_ALL, "_single_tensor_": _BY_ONE}
+"""How torch names the functions of `torch.optim` that update all parameters at once, and one by one."""
+
+
+def optimizer_temporaries(run: Run) -> Finding | None:
+    """What the optimizer computes with while it updates, where that sets the peak."""
+    position = run.peak_position
+    if place_of(run, position).phase != Phase.optimizer:
+        return None
+    rows = AllocationQuery(position=position, category=Category.temporary, phase=Phase.optimizer).select(run)
+    for function, way in _WAYS.items():
+        inside = np.append(mentions(run.recording, f"^{function}"), False)  # the last is for no stack
+        if size := bytes_of(run, own := rows[inside[run.allocations.stack[rows]]]):
+            return Finding(
+                "optimizer_temporaries", size,
+                f"{bytes_text(size)} of the peak is what the optimizer computes with while it updates parameters.",
+                f"{way}; more checkpointing of layers will not lower this peak.",
+                of_rows(own, position),
+            )  # fmt: skip
+    return None
 
 
 def fragmentation(run: Run) -> Finding | None:
