@@ -12,6 +12,7 @@ from memstrata.capture.format.plan import ModelShape, Plan
 from memstrata.capture.format.schema import Fate
 
 from ..look.units import bytes_text, count_text, difference_text, exact_bytes_text, percent_text, seconds_text
+from ..model.cut_off import cut_off_position
 from ..model.failed import failed_allocations, largest_failed
 from ..model.grouping import preferred
 from ..model.query import ACTIVATIONS, AllocationQuery
@@ -217,8 +218,9 @@ def checkpoint_line(run: Run, shape: ModelShape, plan: Plan) -> Line:
 def _proposed(run: Run, plan: Plan, guess: Estimate) -> Line:
     length = max(len(segment) for segment in plan.segments)
     unit = "super-block" if length > 1 else "layer"
-    raised = any(problem.code == "step_raised" for problem in run.problems)
-    kind = "estimate for the part of the step that ran" if raised else "estimate"
+    cut = cut_off_position(run.recording, run.events)
+    cut_off = cut is not None and run.peak_position > cut  # else the plan is judged by the steps before it
+    kind = "estimate for the part of the step that ran" if cut_off else "estimate"
     if guess.peak_bytes >= run.peak_bytes:
         stays = Part(f"the peak stays {bytes_text(run.peak_bytes)}", None, run.peak_bytes)
         return line(f"Checkpoint per {unit}: no gain, ", stays, f" ({kind})")

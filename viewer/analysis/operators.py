@@ -122,24 +122,26 @@ def kept(found: Operators, keep: Iterable[str]) -> Kept:
 
 @dataclass(frozen=True)
 class Choice:
-    """What keeping the outputs of one operator in every layer run would cost and spare."""
+    """What keeping the outputs of one operator in every layer would cost, and spare in a step."""
 
     operator: str
     outputs: int
+    """In the pass with the peak."""
     bytes: int
-    """Of all its outputs together, which stay from forward until they are used again."""
+    """Of these together, which stay from forward until they are used again."""
     seconds: float | None
-    """Of computing them again; None where nothing was timed."""
+    """Of computing them again in all passes of the step; None where nothing was timed."""
 
 
 def choices(facts: StepFacts, found: Operators) -> tuple[Choice, ...]:
     """Each operator by itself, most seconds for its bytes first."""
     timed = facts.run.recording.meta.has_durations
+    in_pass, in_step = (np.append(runs, False)[facts.birth_run] for runs in (facts.in_pass, facts.in_step))
     out = []
     for number, name in enumerate(found.names):
-        rows = np.flatnonzero((found.made_by == number) & found.is_output)
+        rows = np.flatnonzero((found.made_by == number) & found.is_output & in_pass)
         if len(rows):
-            seconds = float(found.seconds[found.made_by == number].sum())
+            seconds = float(found.seconds[(found.made_by == number) & in_step].sum())
             size = int(facts.run.allocations.bytes[rows].sum())
             out.append(Choice(name, len(rows), size, seconds if timed else None))
     return tuple(sorted(out, key=lambda each: -(each.seconds or 0) / each.bytes))

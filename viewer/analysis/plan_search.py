@@ -5,6 +5,9 @@ segments before it dropped, changed by the segment itself. So a walk over the la
 bytes dropped so far (more is better) and the time paid for it (less is better). Pairs that are worse in both are
 forgotten. Exact as long as no more than `LABELS` pairs are worth keeping; beyond that the fastest of each of so many
 steps of bytes stays.
+
+The walk is over the layers of one pass, the one with the peak. What a plan makes of the others is looked at
+afterwards, as it is with effects that reach beyond their segment.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from memstrata.capture.format.schema import F64, I64
 from .planner import Outcome, Planner
 from .segment_effect import SegmentEffect
 
+TWICE = "Some layers ran more than once in one forward, so the best plans cannot be found: choose a segment length."
 LABELS = 512
 FRONTIER = 16
 """Budgets tried between the lowest peak and the measured one."""
@@ -45,16 +49,20 @@ class Search:
     def __init__(self, planner: Planner, said: Callable[[float], None] = lambda _: None) -> None:
         """`said(fraction done)` may raise to stop it."""
         self.planner = planner
-        runs, facts = planner.facts.runs, planner.facts
-        if facts.passes > 1:
-            raise ValueError("Layers ran more than once in this step: choose a segment length, not a budget.")
-        self._asked = _first_asked(planner)
+        facts = planner.facts
+        chosen = np.flatnonzero(facts.in_pass)
+        self._layer = facts.runs.layer[chosen].tolist()
+        if len(set(self._layer)) < len(self._layer):
+            raise ValueError(TWICE)
+        self._start, self._stop = facts.runs.start[chosen], facts.runs.stop[chosen]
+        begin, end = planner.run.passes.window
+        self._begin, self._end = begin, planner.run.n_events if end is None else end
+        self._asked = _first_asked(planner)[chosen]
         if (np.diff(self._asked[self._asked >= 0]) >= 0).any():
             raise ValueError("Backward did not go through the layers in reverse: choose a segment length.")
-        self._layer = runs.layer.tolist()
         self._items: list[list[_Item]] = []
-        for last in range(1, len(runs) + 1):
-            said((last / len(runs)) ** 2)
+        for last in range(1, len(chosen) + 1):
+            said((last / len(chosen)) ** 2)
             self._items.append(self._ending_at(last))
         self._middle, self._rest = self._outside()
 
@@ -94,8 +102,7 @@ class Search:
         return tuple(out)
 
     def _cost(self, outcome: Outcome) -> float:
-        layers = sum(stop - first for first, stop in outcome.ranges)
-        return float(layers) if outcome.extra_seconds is None else outcome.extra_seconds
+        return float(outcome.layers_again) if outcome.extra_seconds is None else outcome.extra_seconds
 
     def _ending_at(self, last: int) -> list[_Item]:
         """Every item that ends before run `last`: one run alone, and all segments of one layer list."""
@@ -114,20 +121,19 @@ class Search:
         highest, middle = self._most(windows, effects), self._middle_position()
         dropped = -sum(int(e.deltas[e.positions <= middle].sum()) for e in effects)
         seconds = self.planner.seconds(effects)
-        cost = float(last - first) * segment if seconds is None else seconds  # a dry run: as many layers run again
+        cost = float(sum(e.layers_again for e in effects)) if seconds is None else seconds
         return _Item(first, segment, highest, dropped, cost)
 
     def _windows(self, first: int, last: int) -> list[tuple[int, int]]:
         """Positions (both included) that belong to runs first .. last - 1: their forward, and their backward."""
-        starts = self.planner.facts.runs.start
-        stop = int(starts[last]) - 1 if last < len(starts) else int(self.planner.facts.runs.stop[-1])
-        windows = [(int(starts[first]), stop)]
+        stop = int(self._start[last]) - 1 if last < len(self._start) else int(self._stop[-1])
+        windows = [(int(self._start[first]), stop)]
         begins = self._asked[first:last]
         begins = begins[begins >= 0]
         if len(begins):
             before = self._asked[:first]
             before = before[before >= 0]
-            end = int(before.min()) - 1 if len(before) else self.planner.run.n_events
+            end = int(before.min()) - 1 if len(before) else self._end
             windows.append((int(begins.min()), end))
         return windows
 
@@ -149,13 +155,13 @@ class Search:
 
     def _middle_position(self) -> int:
         asked = self._asked[self._asked >= 0]
-        return max(int(self.planner.facts.runs.stop[-1]), int(asked.min(initial=self.planner.run.n_events)) - 1)
+        return max(int(self._stop[-1]), int(asked.min(initial=self._end)) - 1)
 
     def _outside(self) -> tuple[int, int]:
         """The highest moment between the last forward and the first backward of layers, and that before all of it."""
-        curve, stop = self.planner.run.curve, int(self.planner.facts.runs.stop[-1])
-        middle = int(curve[stop : self._middle_position() + 1].max(initial=0))
-        return middle, int(curve[: int(self.planner.facts.runs.start[0])].max(initial=0))
+        curve = self.planner.run.curve
+        middle = int(curve[int(self._stop[-1]) : self._middle_position() + 1].max(initial=0))
+        return middle, int(curve[self._begin : int(self._start[0])].max(initial=0))
 
     def _solve(self, budget: int | None, cost: Callable[..., F64]) -> Ranges | None:
         """The cheapest walk over all runs that stays within the budget; None where none does."""

@@ -16,8 +16,9 @@ from itertools import pairwise
 import numpy as np
 
 from memstrata.capture.format.plan import Plan, Ranges, every
-from memstrata.capture.format.schema import I64
+from memstrata.capture.format.schema import I64, NONE
 
+from ..model.cut_off import cut_off_position
 from ..model.run import Run
 from .operators import Choice, Kept, Operators, choices, kept, operators
 from .segment_effect import SegmentEffect, segment_effect
@@ -41,35 +42,49 @@ class Outcome:
     """(position, bytes of the highest moment) of each recomputation; it stands before the state at the position."""
     extra_seconds: float | None
     """Of forward run again, per step; None where nothing was timed (a dry run)."""
+    checkpoints: int
+    """How often segments run again in one step."""
+    layers_again: int
+    """Forwards of layers that are run again in one step."""
+    until: int
+    """The last position that counts for the peaks."""
     cached_bytes: int = 0
     """Outputs of operators that selective checkpoints keep, at their own highest moment."""
 
     @property
     def at_most_seconds(self) -> float | None:
         """With what the checkpoints cost besides."""
-        return None if self.extra_seconds is None else self.extra_seconds + CHECKPOINT_SECONDS * len(self.recomputed)
+        return None if self.extra_seconds is None else self.extra_seconds + CHECKPOINT_SECONDS * self.checkpoints
 
     @property
     def peak_bytes(self) -> int:
         """Of the whole step."""
-        return max(int(self.bytes.max()), max((high for _, high in self.recomputed), default=0))
+        return max(self._highest_bytes, max((high for _, high in self._counted), default=0))
+
+    @property
+    def _highest_bytes(self) -> int:
+        return int(self.bytes[: self.until + 1].max())
+
+    @property
+    def _counted(self) -> list[tuple[int, int]]:
+        return [(position, high) for position, high in self.recomputed if position <= self.until]
 
     @property
     def peak_position(self) -> int:
         """The first position with the peak, or of the recomputation that reaches it."""
-        highest, at = self.peak_bytes, int(self.bytes.argmax())
-        again = [position for position, high in self.recomputed if high == highest]
+        highest, at = self.peak_bytes, int(self.bytes[: self.until + 1].argmax())
+        again = [position for position, high in self._counted if high == highest]
         return min([*again, at] if int(self.bytes[at]) == highest else again)
 
     @property
     def peak_in_recompute(self) -> bool:
         """Whether the peak is inside a recomputation."""
-        return self.peak_bytes > int(self.bytes.max())
+        return self.peak_bytes > self._highest_bytes
 
     @property
     def activation_peak_bytes(self) -> int:
         """Kept plus rematerialised, at its own highest moment."""
-        return int(self.activation_bytes.max())
+        return int(self.activation_bytes[: self.until + 1].max())
 
     def line(self) -> tuple[I64, I64]:
         """(positions, bytes) of a line of steps; a position with a recomputation occurs twice, the first time with
@@ -108,6 +123,13 @@ class Planner:
         other.keep, other._effects = keep, {} if keep != self.keep else self._effects
         other._kept = kept(self.operators, keep) if keep else None
         return other
+
+    @cached_property
+    def until(self) -> int:
+        """The last position by which plans are judged: a step that an error cut off did not go through its backward,
+        so what a plan would make of it is not known. Where it has the peak itself, it is all there is to go by."""
+        cut = cut_off_position(self.run.recording, self.run.events)
+        return self.run.n_events if cut is None or self.run.peak_position > cut else cut
 
     @cached_property
     def lists(self) -> Ranges:
@@ -170,7 +192,9 @@ class Planner:
         ]
         return Outcome(
             plan if isinstance(plan, Plan) else self.plan_of(plan),
-            ranges, bytes_, activations, tuple(recomputed), self.seconds(effects), int(cached.max(initial=0)),
+            ranges, bytes_, activations, tuple(recomputed), self.seconds(effects),
+            sum(effect.checkpoints for effect in effects), sum(effect.layers_again for effect in effects),
+            self.until, int(cached.max(initial=0)),
         )  # fmt: skip
 
     def _added(self, effects: list[SegmentEffect]) -> tuple[I64, I64, I64]:
@@ -196,14 +220,23 @@ class Planner:
 
     @cached_property
     def time_scale(self) -> float:
-        """Unrecorded step time / recorded one; 1 where no unrecorded step was timed."""
-        meta = self.run.recording.meta
-        if meta.step_seconds_recorded and meta.step_seconds_unrecorded:
-            return meta.step_seconds_unrecorded / meta.step_seconds_recorded
-        return 1.0
+        """Unrecorded step time / that of the recorded step with the peak; 1 where no unrecorded step was timed."""
+        meta, recorded = self.run.recording.meta, _seconds_of_peak_step(self.run)
+        return meta.step_seconds_unrecorded / recorded if recorded and meta.step_seconds_unrecorded else 1.0
 
     def seconds(self, effects: list[SegmentEffect]) -> float | None:
         """What running these segments again takes, scaled to an unrecorded step where one was timed."""
         if not self.run.recording.meta.has_durations:
             return None
         return sum(effect.seconds for effect in effects) * self.time_scale
+
+
+def _seconds_of_peak_step(run: Run) -> float | None:
+    """How long the step with the peak took; of a recording of one step, and where it was cut off, as the file says."""
+    table = run.recording.steps
+    rows = np.flatnonzero(table.recorded)
+    if len(rows) > 1:
+        row = rows[np.argsort(table.start_time[rows], kind="stable")][run.passes.step[run.passes.peak]]
+        if table.end_time[row] != NONE:
+            return float(table.end_time[row] - table.start_time[row]) / 1e9
+    return run.recording.meta.step_seconds_recorded

@@ -39,7 +39,11 @@ class SegmentEffect:
     """For each time it runs again: (position, bytes of the highest moment of the recomputation over what was alive
     before it, bytes made again and alive after it)."""
     seconds: float
-    """Of forward run again, as recorded."""
+    """Of forward run again in one step, as recorded."""
+    checkpoints: int
+    """How often it runs again in one step."""
+    layers_again: int
+    """Forwards of layers that are run again in one step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +64,15 @@ def segment_effect(facts: StepFacts, first: int, last: int, kept: Kept | None = 
     selective checkpoint keeps inside."""
     pieces: list[_Piece] = []
     recomputed: list[tuple[int, int, int]] = []
-    seconds = 0.0
+    seconds, checkpoints, layers_again = 0.0, 0, 0
     for a, b in _passes(facts, first, last):
         more, moment, time = _one_pass(facts, a, b, kept)
         pieces += more
         recomputed += moment
-        seconds += time
+        if facts.in_step[a]:
+            seconds += time
+            checkpoints += len(moment)
+            layers_again += (b - a) * len(moment)
     start, stop, size, activation = (
         np.concatenate([getattr(piece, name) for piece in pieces] or [np.empty(0, np.int64)])
         for name in ("start", "stop", "bytes", "activation")
@@ -79,6 +86,8 @@ def segment_effect(facts: StepFacts, first: int, last: int, kept: Kept | None = 
         np.concatenate([cached, -cached]),
         tuple(recomputed),
         seconds,
+        checkpoints,
+        layers_again,
     )
 
 

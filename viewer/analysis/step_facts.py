@@ -87,10 +87,10 @@ class StepFacts:
     outer_packs: tuple[I64, I64]
     """(allocation, released) of packs outside layer runs."""
 
-    @property
-    def passes(self) -> int:
-        """How often the layer that ran most often ran."""
-        return int(np.bincount(self.runs.layer).max(initial=0)) if len(self.runs) else 0
+    in_step: B1
+    """Whether each run is one of the step with the peak: what is said of a step is said of that one."""
+    in_pass: B1
+    """Whether it is one of the pass with the peak."""
 
 
 def why_not(run: Run) -> str:
@@ -157,6 +157,8 @@ def step_facts(run: Run) -> StepFacts:
         is_autocast=run.attribution.category == Category.autocast_cache,
         is_input=run.attribution.category == Category.input,
         outer_packs=(packs.row[~inside], packs.released[~inside]),
+        in_step=run.passes.in_peak_step(runs.start_time),
+        in_pass=run.passes.in_peak_pass(runs.start_time),
     )
 
 

@@ -26,6 +26,7 @@ from .layers import LayerTree, layer_tree
 from .lifetimes import pair
 from .live_set import LiveSet, live_set
 from .outliving import kept_by_views, outlived
+from .passes import Passes, passes
 from .query import ACTIVATIONS
 from .recomputed import Rematerialized, disagreement, rematerialized
 from .spans import SpanTable, span_table
@@ -251,12 +252,22 @@ class Run:
         return rematerialized(self.recording, self.device_row, self.allocations, self.attribution, self.spans)
 
     def saved_bytes_by_fate(self) -> dict[Fate, int]:
-        """Bytes of distinct saved storages by fate, known storages (parameters, ...) subtracted; all fates."""
-        return saved.bytes_by_fate(self.recording)
+        """Bytes of distinct saved storages by fate, known storages (parameters, ...) subtracted; all fates. Of the
+        pass with the peak, as everything that is said of what was saved."""
+        return saved.bytes_by_fate(self.recording, self._saved_in_peak_pass)
 
     def saved_bytes_by_layer(self, *fates: Fate) -> dict[int, int]:
         """Bytes of distinct saved storages of these fates (default: kept) by layer, -1 outside layers."""
-        return saved.bytes_by_layer(self.recording, self.layers, fates or (Fate.kept,))
+        return saved.bytes_by_layer(self.recording, self.layers, fates or (Fate.kept,), self._saved_in_peak_pass)
+
+    @cached_property
+    def _saved_in_peak_pass(self) -> B1:
+        return self.passes.in_peak_pass(self.recording.saved_tensors.time)
+
+    @cached_property
+    def passes(self) -> Passes:
+        """The forwards through the model, each with its backward."""
+        return passes(self.recording, self.events, self.spans, self.peak_position)
 
     def time_of(self, position: int) -> float:
         """Seconds from the first event to the event that led to this position; NaN without times."""

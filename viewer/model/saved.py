@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from memstrata.capture.format.recording import Recording
-from memstrata.capture.format.schema import I32, I64, NONE, U8, Fate
+from memstrata.capture.format.schema import B1, I32, I64, NONE, U8, Fate
 
 from .layers import LayerTree
 
@@ -15,13 +15,14 @@ _PRECEDENCE = (Fate.kept, Fate.offloaded, Fate.rematerialized, Fate.dropped)
 """One storage may be packed several times: what is kept once is kept."""
 
 
-def distinct(recording: Recording) -> tuple[I64, U8, I64]:
-    """(first row, fate, bytes) of each distinct storage that autograd packed and that is no known storage.
+def distinct(recording: Recording, chosen: B1 | None = None) -> tuple[I64, U8, I64]:
+    """(first row, fate, bytes) of each distinct storage that autograd packed and that is no known storage; of the
+    `chosen` rows only, where given.
 
     Rows of a storage whose size is unknown are left out.
     """
     table = recording.saved_tensors
-    own = np.flatnonzero((table.storage != NONE) & (table.known == NONE))
+    own = np.flatnonzero((table.storage != NONE) & (table.known == NONE) & (True if chosen is None else chosen))
     storages, first, which = np.unique(table.storage[own], return_index=True, return_inverse=True)
     rank = np.array([_PRECEDENCE.index(fate) for fate in Fate], np.int64)
     best = np.full(len(storages), len(_PRECEDENCE) - 1, np.int64)
@@ -31,15 +32,16 @@ def distinct(recording: Recording) -> tuple[I64, U8, I64]:
     return own[first], np.array(_PRECEDENCE, np.uint8)[best], size
 
 
-def bytes_by_fate(recording: Recording) -> dict[Fate, int]:
-    """Bytes of distinct storages by fate; every fate is present."""
-    _, fate, size = distinct(recording)
+def bytes_by_fate(recording: Recording, chosen: B1) -> dict[Fate, int]:
+    """Bytes of distinct storages by fate, of the chosen rows; every fate is present."""
+    _, fate, size = distinct(recording, chosen)
     return {each: int(size[fate == each].sum()) for each in Fate}
 
 
-def bytes_by_layer(recording: Recording, layers: LayerTree, fates: Iterable[Fate]) -> dict[int, int]:
-    """Bytes of distinct storages of these fates by the first layer that packed them; -1 is outside layers."""
-    rows, fate, size = distinct(recording)
+def bytes_by_layer(recording: Recording, layers: LayerTree, fates: Iterable[Fate], chosen: B1) -> dict[int, int]:
+    """Bytes of distinct storages of these fates, of the chosen rows, by the first layer that packed them; -1 is
+    outside layers."""
+    rows, fate, size = distinct(recording, chosen)
     layer = _first_layers(recording, layers, rows)
     wanted = np.isin(fate, sorted(fates))
     sums = np.zeros(len(layers) + 1, np.int64)

@@ -285,5 +285,5 @@ class WhatIfPanel(QWidget):
 
 
 def _point(outcome: Outcome, measured_bytes: int, timed: bool) -> Point:
-    cost = outcome.extra_seconds if timed else float(words.layers_again(outcome))
+    cost = outcome.extra_seconds if timed else float(outcome.layers_again)
     return Point(cost or 0.0, outcome.peak_bytes, words.point_text(outcome, measured_bytes))

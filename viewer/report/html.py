@@ -139,9 +139,14 @@ def _super_blocks(run: Run) -> list[str]:
             rows.append((markup(run.layers.names[layer]), *map(_figure_html, figures)))
     outside = [saved.get(NONE, 0), shape.outside_bytes if shape else None, alive[-1]]
     rows.append((OUTSIDE_LAYERS, *map(_figure_html, outside)))
-    note = '<p class="dim">Saved: kept for backward, or made again for it.</p>'
+    note = f'<p class="dim">Saved: kept for backward, or made again for it{_saved_in(run)}.</p>'
     table = table_html(("layer", "saved", "shapes say", "alive at peak"), rows)
     return section_html("Super-blocks and layers", note, table)
+
+
+def _saved_in(run: Run) -> str:
+    """Of which pass the saved bytes are, where there are several."""
+    return f", in {run.passes.text}" if run.passes.text else ""
 
 
 def _figure_html(size: int | None) -> str:
@@ -200,7 +205,9 @@ def _saved(run: Run) -> list[str]:
     if "saved_tensors" not in run.capabilities:
         return []
     rows = [(fate_text(fate), size_html(size)) for fate, size in run.saved_bytes_by_fate().items()]
-    return section_html("Saved tensors by fate (distinct storages)", table_html(("fate", "bytes"), rows))
+    return section_html(
+        f"Saved tensors by fate (distinct storages{_saved_in(run)})", table_html(("fate", "bytes"), rows)
+    )
 
 
 def _largest(run: Run) -> list[str]:

@@ -7,7 +7,7 @@ from ..look.units import count_text, seconds_text
 from ..model.run import Run
 from .html_page import bars_html, difference_html, section_html, share_html, size_html, table_html
 from .layout import markup
-from .plan_text import Asked, Plans, operator_choices, plans, segments_text, time_text, where_text
+from .plan_text import Asked, Plans, operator_choices, operators_note, plans, segments_text, time_text, where_text
 from .what_else_text import AskedElse, what_else
 
 
@@ -53,7 +53,8 @@ def _operators(found: Plans) -> list[str]:
         for c in operator_choices(found.planner)
     ]
     table = table_html(("operator", "outputs", "bytes to keep", "time to run again"), rows)
-    return section_html("Operators in layers (a checkpoint can keep them: --keep)", table, level=3)
+    note = f'<p class="dim">{note}</p>' if rows and (note := operators_note(found.planner.run)) else ""
+    return section_html("Operators in layers (a checkpoint can keep them: --keep)", table, note, level=3)
 
 
 def what_else_html(run: Run) -> list[str]:

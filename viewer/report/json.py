@@ -47,6 +47,7 @@ def report_json(recording: Recording, name: str) -> dict[str, Any]:
         out |= _layers_json(main)
         out["prediction"] = prediction_json(main)
         out["saved_tensors"] = {fate_text(fate): size for fate, size in main.saved_bytes_by_fate().items()}
+        out["saved_in"] = _saved_in_json(main)
     out["steps"] = steps_json(main)
     out["tokens_per_second"] = throughput(recording)
     out["findings"] = [finding.as_json() for finding in findings(main)]
@@ -135,6 +136,18 @@ def _layers_json(run: Run) -> dict[str, Any]:
         "bytes_at_peak": at_peak[-1],
     }
     return {"layers": layers, "super_blocks": blocks, OUTSIDE_LAYERS.replace(" ", "_"): rest}
+
+
+def _saved_in_json(run: Run) -> dict[str, int]:
+    """The pass, and its step, that `saved_bytes`, `rematerialized_bytes` and `saved_tensors` are those of; counted from
+    0 among the recorded ones."""
+    passes, rows = run.passes, run.passes.of_peak_step.tolist()
+    return {
+        "recorded_step": int(passes.step[passes.peak]),
+        "recorded_steps": int(passes.step[-1]) + 1,
+        "pass": rows.index(passes.peak),
+        "passes": len(rows),
+    }
 
 
 def _bytes_at_peak(run: Run, key: str) -> list[int]:

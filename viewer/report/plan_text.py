@@ -43,7 +43,10 @@ def plans(run: Run, asked: Asked) -> Plans:
         planner = planner.keeping(parse_keep(asked.keep, planner.operators))
     if asked.segment_layers is not None:
         return Plans(planner, asked, planner.outcome(planner.every(asked.segment_layers)), ())
-    search = Search(planner)
+    try:
+        search = Search(planner)
+    except ValueError as error:
+        raise ValueError(f"{str(error).removesuffix('.')} with --segment-layers.") from error
     if asked.budget is not None:
         chosen = search.best(asked.budget)
         return Plans(planner, asked, chosen, (), search.lowest() if chosen is None else None)
@@ -100,7 +103,8 @@ def _operators(planner: Planner, outcome: Outcome) -> list[str]:
         return []
     rows = [(c.operator, str(c.outputs), bytes_text(c.bytes), time_text(c.seconds)) for c in found]
     head = ("operator", "outputs", "bytes to keep", "time to run again")
-    lines = section("Operators in layers (a checkpoint can keep them: --keep)", table(head, rows))
+    said = table(head, rows) + (wrapped(note, indent="  ") if (note := operators_note(planner.run)) else [])
+    lines = section("Operators in layers (a checkpoint can keep them: --keep)", said)
     words = kinds_that_ran(planner.operators)
     others = [planner.keeping(parse_keep(word, planner.operators)).outcome(outcome.ranges) for word in words]
     rows = [(keep_text(word), *_figures(other)) for word, other in zip(words, others, strict=True)]
@@ -115,6 +119,13 @@ def operator_choices(planner: Planner) -> tuple[Choice, ...]:
         return planner.choices
     except ValueError:
         return ()
+
+
+def operators_note(run: Run) -> str:
+    """Which pass the figures of operators are those of, a sentence; empty where there is only one."""
+    passes, of_step = run.passes, len(run.passes.of_peak_step)
+    times = f"; times are those of all {of_step} passes of the step" if of_step > 1 else ""
+    return f"Outputs and bytes are those of {passes.text}{times}." if passes.text else ""
 
 
 def keep_text(keep: str) -> str:

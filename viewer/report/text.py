@@ -172,15 +172,20 @@ def _super_blocks(run: Run) -> list[str]:
         rows.append((super_block_text(run, number), kept, said, bytes_text(sizes[number])))
     said = bytes_text(shape.outside_bytes) if shape else "-"
     rows.append((OUTSIDE_LAYERS, bytes_text(saved.get(NONE, 0)), said, bytes_text(sizes[-1])))
-    head = ("super-block", "saved", "shapes say", "alive at peak")
-    return section("Super-blocks (saved: kept for backward, or made again for it)", table(head, rows))
+    lines = table(("super-block", "saved", "shapes say", "alive at peak"), rows) + _saved_in(run)
+    return section("Super-blocks (saved: kept for backward, or made again for it)", lines)
+
+
+def _saved_in(run: Run) -> list[str]:
+    """Of which pass the saved bytes are, where there are several."""
+    return wrapped(f"saved in {run.passes.text}", indent="  ") if run.passes.text else []
 
 
 def _saved(run: Run) -> list[str]:
     if "saved_tensors" not in run.capabilities:
         return []
     rows = [(fate_text(fate), bytes_text(size)) for fate, size in run.saved_bytes_by_fate().items()]
-    return section("Saved tensors by fate (distinct storages)", table(("fate", "bytes"), rows))
+    return section("Saved tensors by fate (distinct storages)", table(("fate", "bytes"), rows) + _saved_in(run))
 
 
 def _prediction(run: Run) -> list[str]:

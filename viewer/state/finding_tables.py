@@ -40,11 +40,12 @@ def layer_columns(run: Run) -> list[Column]:
     saved = run.saved_bytes_by_layer(Fate.kept, Fate.rematerialized)
     rows = [*range(len(layers)), NONE]
     measured = np.array([saved.get(row, 0) for row in rows], np.int64)
+    within = f"; in {run.passes.text}" if run.passes.text else ""
     names = [*layers.labels, OUTSIDE_LAYERS]
     blocks = [*layers.super_block_of_layer.tolist(), NONE]
     columns = [
         Column("layer", np.arange(len(rows)), lambda i: names[i]),
-        _bytes("measured", measured, "saved for backward: kept from forward, or made again by a checkpoint"),
+        _bytes("measured", measured, f"saved for backward: kept from forward, or made again by a checkpoint{within}"),
     ]
     if shape is not None and len(shape.layers) == len(layers):
         said = np.array([*(layer.bytes(shape.tokens) for layer in shape.layers), shape.outside_bytes], np.int64)

@@ -47,12 +47,7 @@ def cost_text(outcome: Outcome) -> str:
     """`+500 ms per step`, or where nothing was timed `48 layers run again`."""
     if outcome.extra_seconds is not None:
         return f"+{seconds_text(outcome.extra_seconds)} per step"
-    return f"{count_text(layers_again(outcome), 'layer')} run again per step, time unknown"
-
-
-def layers_again(outcome: Outcome) -> int:
-    """How many layers a plan runs again."""
-    return sum(stop - first for first, stop in outcome.ranges)
+    return f"{count_text(outcome.layers_again, 'layer')} run again per step, time unknown"
 
 
 def point_text(outcome: Outcome, measured_bytes: int) -> str:
