@@ -48,7 +48,7 @@ class FrontierChart(QWidget):
         return QSize(320, 200)
 
     def show_points(self, points: Sequence[Point], shown: Point | None, timed: bool) -> None:
-        """Other contents; the points in order of their cost."""
+        """Other contents; the points in order of their cost. Without any there are no axes either."""
         self.points, self.shown, self.timed = tuple(points), shown, timed
         self.update()
 
@@ -88,7 +88,8 @@ class FrontierChart(QWidget):
         painter = QPainter(self)
         painter.fillRect(self.rect(), QColor(self.theme.panel))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._axes(painter)
+        if self._all:
+            self._axes(painter)
         if self.points:
             self._line(painter)
         if self.shown is not None:

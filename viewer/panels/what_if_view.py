@@ -184,9 +184,6 @@ class WhatIfPanel(QWidget):
         except ValueError as error:
             self._answer(f"{error}.")
             return
-        if self.what_if.search is None and self.what_if.trouble:
-            self._answer(self.what_if.trouble)
-            return
         self._answer("")
         self.what_if.best(budget, self._found)
         self._show_progress()
@@ -224,6 +221,7 @@ class WhatIfPanel(QWidget):
         plan, ready = self.scope.view.plan, self.what_if.planner is not None
         outcome = self.what_if.outcome(plan)
         self.slider.setEnabled(ready)
+        self._show_budget()
         self._show_kept()
         self._show_length(plan, outcome)
         self.sentence.setText(self._said(outcome) if ready else "")
@@ -231,6 +229,12 @@ class WhatIfPanel(QWidget):
         self._show_progress()
         self._show_points(outcome)
         self._show_code()
+
+    def _show_budget(self) -> None:
+        """Where only lengths can be chosen, the box says why it takes no budget."""
+        trouble = self.what_if.trouble if self.what_if.search is None else ""
+        self.budget.setEnabled(not trouble)
+        self.budget.setToolTip(trouble)
 
     def _show_kept(self) -> None:
         kinds = self.what_if.keepings
@@ -270,8 +274,10 @@ class WhatIfPanel(QWidget):
         measured = self.scope.run.peak_bytes
         points = [_point(one, measured, timed) for one in frontier]
         none = Point(0.0, measured, words.none_text(measured))
-        self.chart.show_points(points, none if outcome is None else _point(outcome, measured, timed), timed)
-        self.chart.setToolTip("" if points else self.what_if.trouble)
+        now = none if outcome is None else _point(outcome, measured, timed)
+        trouble = "" if points else self.what_if.trouble
+        self.chart.show_points(points, None if trouble and outcome is None else now, timed)
+        self.chart.setToolTip(trouble)
 
     def _show_code(self) -> None:
         planner, outcome = self.what_if.planner, self.what_if.outcome(self.scope.view.plan)
