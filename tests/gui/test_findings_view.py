@@ -159,6 +159,13 @@ def test_device_time_of_layers_and_phases_is_shown_where_it_was_measured(tapes: 
     column = next(c for c in layer_columns(run) if c.title == "device time")
     assert [column.text(row) for row in range(5)] == ["2.00 ms"] * 4 + ["-"]
     assert "Time on the device: forward 7.00 ms." in coverage_lines(run, 0)
+    several = Run(two_steps(run.recording))  # the first one, the forward, has the peak
+    assert device_times(several).tolist() == [1_000_000] * 4
+    assert "Time on the device: forward 7.00 ms." in coverage_lines(several, 0)
+    backward = (spans.module == NONE) & (spans.phase == Phase.backward)
+    later = np.where(backward, 5_000_000, NONE).astype(np.int64)
+    several = Run(two_steps(replace(plain.recording, spans=replace(spans, device_time=later))))
+    assert not any("Time on the device" in line for line in coverage_lines(several, 0))
 
 
 def test_memory_outside_the_allocator_is_said_where_the_device_was_asked(tapes: tuple[str, str]) -> None:

@@ -68,11 +68,13 @@ def layer_columns(run: Run) -> list[Column]:
 
 
 def device_times(run: Run) -> I64 | None:
-    """Nanoseconds that the device worked on each layer, all phases together; None where none was measured."""
+    """Nanoseconds that the device worked on each layer in the step with the peak, all phases together; None where none
+    was measured."""
     spans = run.recording.spans
     time = spans.device_time[run.spans.row]
     own = np.append(run.layers.modules, np.int32(-2))
     rows = (run.spans.layer >= 0) & (run.spans.module == own[run.spans.layer]) & (time >= 0)
+    rows &= run.passes.in_peak_step(run.spans.start_time)
     if not rows.any():
         return None
     out = np.zeros(len(run.layers), np.int64)
@@ -81,10 +83,11 @@ def device_times(run: Run) -> I64 | None:
 
 
 def phase_device_times(run: Run) -> dict[Phase, int]:
-    """Nanoseconds that the device worked on each phase of the step; empty where none was measured."""
+    """Nanoseconds that the device worked on each phase of the step with the peak; empty where none was measured."""
     spans = run.recording.spans
     found: dict[Phase, int] = {}
-    for row in np.flatnonzero((spans.module == NONE) & (spans.device_time >= 0)).tolist():
+    of_step = run.passes.in_peak_step(spans.start_time)
+    for row in np.flatnonzero((spans.module == NONE) & (spans.device_time >= 0) & of_step).tolist():
         phase = Phase(int(spans.phase[row]))
         found[phase] = found.get(phase, 0) + int(spans.device_time[row])
     return found
