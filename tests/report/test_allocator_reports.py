@@ -5,8 +5,10 @@ import json
 import pytest
 
 from memstrata.viewer.analysis.allocator.answer import Question
+from memstrata.viewer.look.units import bytes_text
 from memstrata.viewer.report.allocator_json import allocator_json
 from memstrata.viewer.report.allocator_text import allocator_text
+from memstrata.viewer.report.json import runs_of
 from memstrata.viewer.report.layout import WIDTH
 from memstrata.viewer.sources import open_file
 
@@ -66,7 +68,8 @@ def test_the_object_of_a_what_if(snapshots):
     assert oom["reserved_bytes"] + oom["asked_bytes"] > oom["capacity_bytes"]
     assert sum(row["bytes"] for row in oom["reserved_by"]) <= oom["reserved_bytes"]
     assert {c["change"]: c["passes"] for c in oom["changes"]}["expandable_segments:True"] in (True, False)
-    assert oom["changes"][-1]["passes"] and oom["changes"][-1]["more_bytes"] > 0
+    more = oom["changes"][-1]
+    assert more["passes"] and more["more_bytes"] == oom["needed_bytes"] - oom["capacity_bytes"] > 0
 
 
 def test_the_page_of_a_what_if(snapshots):
@@ -81,6 +84,53 @@ def test_the_page_of_a_what_if(snapshots):
     assert "runs out of memory at event" in " ".join(tight.split())
     assert "Out of memory at event" in tight and "(predicted)" in tight and "One change at a time" in tight
     assert max(len(line) for page in (fits, marked, tight) for line in page.splitlines()) <= WIDTH
+
+
+@pytest.mark.parametrize("conf", [None, "expandable_segments:True"])
+@pytest.mark.parametrize("capacity", [12, 20])
+def test_what_the_table_of_changes_says_is_what_asking_for_the_change_says(snapshots, conf, capacity):
+    """Also where memory runs out again later, or before the first event."""
+    path = snapshots / "torch26-train-mid-run.pickle"
+
+    def runs_out(conf, size):
+        oom = asked(path, Question(conf, size))["devices"][0]["oom"]
+        return None if oom is None else oom["event"]
+
+    (device,) = asked(path, Question(conf, capacity * GIB))["devices"]
+    oom = device["oom"]
+    changes = {change["change"]: change for change in oom["changes"]}
+    if capacity == 12:
+        assert oom["event"] == -1
+        assert oom["begins_with_bytes"] == int(runs_of(open_file(path), path.name)[0].curve[0])
+        assert not any("empty_cache" in name for name in changes)  # there is nothing right before it
+    for setting in ("expandable_segments:True", "roundup_power2_divisions:8"):
+        if setting in changes:
+            both = f"{conf},{setting}" if conf else setting
+            assert changes[setting]["runs_out_at_event"] == runs_out(both, capacity * GIB)
+    assert [name for name, change in changes.items() if change["passes"]] == [oom["changes"][-1]["change"]]
+    assert runs_out(conf, oom["needed_bytes"]) is None
+    assert runs_out(conf, oom["needed_bytes"] - (2 << 20)) is not None
+    page = " ".join(allocator_text(open_file(path), path.name, Question(conf, capacity * GIB)).split())
+    assert f"(--capacity {oom['needed_bytes'] >> 20}MiB) the whole trace passes." in page
+
+
+@pytest.mark.parametrize(
+    "name, conf, size",
+    [
+        ("torch26-train-mid-run", None, 12 * GIB),
+        ("torch26-three-pools-no-trace", None, GIB),
+        ("torch21-inference-ten-streams", "expandable_segments:True", 12 * GIB),
+    ],
+)
+def test_what_does_not_fit_at_the_start_is_not_said_to_lie_there(snapshots, name, conf, size):
+    path = snapshots / f"{name}.pickle"
+    (device,) = asked(path, Question(conf, size))["devices"]
+    oom = device["oom"]
+    placed = sum(row["bytes"] for row in oom["reserved_by"])
+    assert 0 < placed <= oom["reserved_bytes"] - oom["free_bytes"] <= size < oom["begins_with_bytes"]
+    page = " ".join(allocator_text(open_file(path), path.name, Question(conf, size)).split())
+    said = f"What is alive before the first event, {bytes_text(oom['begins_with_bytes'])}, does not fit."
+    assert said in page and "placed by then: " in page and "alive: " not in page
 
 
 def test_a_recording_without_an_allocator_is_an_estimate(samples):

@@ -152,11 +152,14 @@ def _oom_json(answer: Answer, oom: Oom) -> dict[str, Any]:
         "largest_free_bytes": oom.largest_free_bytes,
         "returnable_bytes": oom.memory.returnable_bytes,
         "pinned_bytes": oom.memory.pinned_bytes,
-        "reserved_by": [{"category": name, "bytes": size} for name, size in answer.categories_before(oom.event)],
+        "reserved_by": [{"category": name, "bytes": size} for name, size in oom.alive],
+        "begins_with_bytes": oom.begins_with_bytes,
+        "needed_bytes": oom.needed_bytes,
         "changes": [
             {
                 "change": change.what,
                 "passes": change.passes,
+                "runs_out_at_event": change.runs_out_at,
                 "more_bytes": change.more_bytes,
                 "peak_reserved_bytes": change.peak_reserved_bytes,
                 "unverified": list(change.unverified),

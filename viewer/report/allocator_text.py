@@ -6,12 +6,15 @@ from memstrata.capture.format.recording import Recording
 
 from ..analysis.allocator.answer import Answer, Question
 from ..analysis.allocator.oom import Oom
+from ..analysis.allocator.remedies import Change
+from ..analysis.allocator.what_if import ALLOCATED_AFRESH
 from ..look.units import bytes_text, count_text, percent_text
 from .json import runs_of
 from .layout import joined, section, table, wrapped
 from .text import title
 
 PINNED = 8
+MIB = 1 << 20
 CATEGORIES = 6
 
 
@@ -30,7 +33,7 @@ def _device(answer: Answer) -> list[str]:
     lines += wrapped(exactness_text(answer)) + (wrapped(verdict_text(answer)) if answer.what_if else [])
     lines += _reserved(answer) + _free(answer) + _pinned(answer)
     for oom in answer.ooms:
-        lines += _oom(answer, oom) + _changes(oom)
+        lines += _oom(answer, oom) + _changes(answer, oom)
     return lines + _notes(answer)
 
 
@@ -67,16 +70,32 @@ def verdict_text(answer: Answer) -> str:
     parts += [f"the cache emptied at event {event:,}" for event in question.empty_cache_at]
     peak = bytes_text(played.peak_reserved_bytes)
     if played.oom is not None:
-        event = int(played.sequence.event[played.oom])
-        where = answer.place_text(event)
-        said = f"runs out of memory at event {event:,}" if event >= 0 else "runs out of memory"
-        said += f", {where}" if where else ""
+        said = f"runs out of memory {_where(answer, int(played.sequence.event[played.oom]))}"
     elif question.capacity is not None:
         said = f"fits, {bytes_text(question.capacity - played.peak_reserved_bytes)} to spare, at most {peak} reserved"
     else:
         said = f"at most {peak} reserved"
     labels = [*(["estimate"] if answer.estimates else []), *(["unverified"] if answer.unverified else [])]
-    return f"{_upper(', '.join(parts))}: {said}{label_text(labels)}."
+    return f"{_upper(', '.join(parts))}: {said}{label_text(labels)}.{_need_text(answer)}"
+
+
+def _where(answer: Answer, event: int) -> str:
+    """`at event 4,052, forward`."""
+    place = answer.place_text(event)
+    return f"at event {event:,}{f', {place}' if place else ''}" if event >= 0 else place
+
+
+def _need_text(answer: Answer) -> str:
+    """What would have been enough, after a verdict; in whole MiB as the option takes it."""
+    if not answer.ooms:
+        return ""
+    oom = answer.ooms[0]
+    begins, needed = oom.begins_with_bytes, oom.needed_bytes
+    said = "" if begins is None else f" What is alive before the first event, {bytes_text(begins)}, does not fit."
+    if needed is not None:
+        whole = "the whole trace" if answer.run.n_events else "all of it"
+        said += f" With {bytes_text(needed)} (--capacity {-(-needed // MIB)}MiB) {whole} passes."
+    return said
 
 
 def _upper(text: str) -> str:
@@ -152,7 +171,7 @@ def _oom(answer: Answer, oom: Oom) -> list[str]:
     ]  # fmt: skip
     rows += [("free on the device", oom.device_free_bytes)] if oom.device_free_bytes is not None else []
     rows += [("the allocator may reserve", oom.capacity_bytes)] if oom.capacity_bytes is not None else []
-    rows += [(f"alive: {name}", size) for name, size in answer.categories_before(oom.event)[:CATEGORIES]]
+    rows += [(f"{alive_title(oom)}: {name}", size) for name, size in oom.alive[:CATEGORIES]]
     where = answer.place_text(oom.event)
     lines = wrapped(f"in {answer.stack_text(oom.stack)}{f', {where}' if where else ''}", indent="  ")
     lines += table(("", "bytes"), [(name, bytes_text(size)) for name, size in rows])
@@ -161,14 +180,32 @@ def _oom(answer: Answer, oom: Oom) -> list[str]:
     return section(f"Out of memory {when} ({kind})", lines)
 
 
-def _changes(oom: Oom) -> list[str]:
+def alive_title(oom: Oom) -> str:
+    """What stands before a category of what lay in the reserved memory."""
+    return "alive" if oom.begins_with_bytes is None else "placed by then"
+
+
+def _changes(answer: Answer, oom: Oom) -> list[str]:
     rows = [
-        (f"{c.what}{label_text(['unverified'] if c.unverified else [])}", "yes" if c.passes else "no",
+        (f"{c.what}{label_text(['unverified'] if c.unverified else [])}", runs_out_text(c),
          bytes_text(c.peak_reserved_bytes))
         for c in oom.changes
     ]  # fmt: skip
-    title = "One change at a time, replayed up to there from an empty allocator (estimate)"
-    return section(title, table(("change", "passes", "most reserved"), rows)) if rows else []
+    head = ("change", "out of memory", "most reserved")
+    return section(changes_title(answer), table(head, rows)) if rows else []
+
+
+def changes_title(answer: Answer) -> str:
+    """What the table of changes is about. What follows a recorded failure is not what would have followed without."""
+    how = "the whole trace replayed" if answer.what_if else "replayed up to there from an empty allocator"
+    return f"One change at a time, {how} (estimate)"
+
+
+def runs_out_text(change: Change) -> str:
+    """Where memory runs out with a change."""
+    if change.runs_out_at is None:
+        return "no"
+    return f"at event {change.runs_out_at:,}" if change.runs_out_at >= 0 else "at the start"
 
 
 def _notes(answer: Answer) -> list[str]:
@@ -178,6 +215,9 @@ def _notes(answer: Answer) -> list[str]:
 def notes_of(answer: Answer) -> list[str]:
     """What is not measured, and what no real trace has confirmed."""
     notes = list(answer.estimates)
+    tried = answer.what_if is not None and any(oom.changes for oom in answer.ooms)
+    if tried and ALLOCATED_AFRESH not in notes and answer.known.state.reserved_bytes:
+        notes.append(f"With other settings: {ALLOCATED_AFRESH[:1].lower()}{ALLOCATED_AFRESH[1:]}")
     if answer.unverified:
         notes.append(f"unverified: no real trace has confirmed {', '.join(answer.unverified)} in this replay.")
     return notes

@@ -18,7 +18,15 @@ from ..analysis.allocator.oom import Oom
 from ..look.units import count_text
 from ..look.words import category_text
 from ..model.said import Said, quiet
-from .allocator_text import exactness_text, label_text, notes_of, verdict_text
+from .allocator_text import (
+    alive_title,
+    changes_title,
+    exactness_text,
+    label_text,
+    notes_of,
+    runs_out_text,
+    verdict_text,
+)
 from .html_page import (
     Bar,
     bars_html,
@@ -224,7 +232,7 @@ def _oom(level: int, answer: Answer, oom: Oom) -> list[str]:
         ("largest free block for it", oom.largest_free_bytes), ("free in its pool and stream", oom.usable_free_bytes),
         ("free inside the reserved memory", oom.free_bytes), ("reserved", oom.reserved_bytes),
         ("free on the device", oom.device_free_bytes), ("the allocator may reserve", oom.capacity_bytes),
-        *((f"alive: {name}", size) for name, size in answer.categories_before(oom.event)),
+        *((f"{alive_title(oom)}: {name}", size) for name, size in oom.alive),
     )  # fmt: skip
     where = answer.place_text(oom.event)
     frames = [f"{name}  {file}:{line}" if file else name
@@ -240,9 +248,9 @@ def _oom(level: int, answer: Answer, oom: Oom) -> list[str]:
     table = table_html(("", "bytes"), [(markup(name), size_html(size)) for name, size in rows if size is not None])
     changes = [
         (told_html(f"{c.what}{label_text(['unverified'] * bool(c.unverified))}", [c.more_bytes or 0]),
-         "yes" if c.passes else "no", size_html(c.peak_reserved_bytes))
+         runs_out_text(c), size_html(c.peak_reserved_bytes))
         for c in oom.changes
     ]  # fmt: skip
-    tried = "<p>One change at a time, replayed up to there from an empty allocator (estimate):</p>"
-    more = [tried, table_html(("change", "passes", "most reserved"), changes)] if changes else []
+    tried = f"<p>{markup(changes_title(answer))}:</p>"
+    more = [tried, table_html(("change", "out of memory", "most reserved"), changes)] if changes else []
     return section_html(f"Out of memory {when} ({kind})", stack, table, *more, level=level)

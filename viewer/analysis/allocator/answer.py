@@ -14,7 +14,7 @@ from ...model import stacks
 from ...model.grouping_facts import stream_name
 from ...model.pools import pool_name
 from ...model.run import Run
-from ...model.said import Said
+from ...model.said import Said, quiet
 from ..place import place_of
 from .config import Config, parse
 from .end_layout import end_layout
@@ -103,11 +103,13 @@ class Answer:
         return self.played
 
     def work_out(self, said: Said) -> None:
-        """The same, and the state at the peak, which is a replay of its own."""
-        self.prepare(lambda done: said(done * 0.6))
+        """The same, and what needs replays of its own: the state at the peak, what would have helped."""
+        self.prepare(lambda done: said(done * 0.5))
         if self.what_if is None and "peak_state" not in vars(self):
             row = self.verification.replay.peak_row
-            self.peak_state = state_at(self.known, row, lambda done: said(0.6 + done * 0.4))
+            self.peak_state = state_at(self.known, row, lambda done: said(0.5 + done * 0.3))
+        if "ooms" not in vars(self):
+            self.ooms = self._ooms(lambda done: said(0.8 + done * 0.2))
 
     @property
     def played(self) -> Replay:
@@ -134,10 +136,13 @@ class Answer:
     @cached_property
     def ooms(self) -> list[Oom]:
         """Where memory ran out: in the what-if, or in the recording."""
+        return self._ooms(quiet)
+
+    def _ooms(self, said: Said) -> list[Oom]:
         if self.what_if is not None:
-            found = predicted_oom(self.known, self.what_if)
+            found = predicted_oom(self.known, self.what_if, said)
             return [found] if found else []
-        return recorded_ooms(self.known)
+        return recorded_ooms(self.known, said)
 
     @cached_property
     def peak_event(self) -> int:
@@ -211,11 +216,6 @@ class Answer:
     @cached_property
     def _user_frames(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         return stacks.first_user_frames(self.run.recording)
-
-    def categories_before(self, event: int) -> list[tuple[str, int]]:
-        """(category, bytes) of what was alive right before an event, largest first."""
-        found = self.run.categories_at(max(event, 0)).items()
-        return [(category.label, size) for category, size in sorted(found, key=lambda item: -item[1])]
 
     def place_text(self, event: int) -> str:
         """`backward of super-block 3`; empty where the file knows no phases."""

@@ -1,4 +1,4 @@
-"""An allocation that ran out of memory, explained, and which single change would have let it pass."""
+"""An allocation that ran out of memory, explained."""
 
 from __future__ import annotations
 
@@ -7,37 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memstrata.capture.format.schema import MarkKind
+from memstrata.capture.format.schema import I64, Category, MarkKind
 
-from ...look.units import bytes_text
-from .config import Config, parse
+from ...model.run import Run
+from ...model.said import Said, quiet
+from .config import Config
 from .fragmentation import Fragmentation, fragmentation, free_blocks
-from .memory import MOST
 from .recorded import Recorded
-from .replay import first_operations, replay, state_at
-from .rules import ROUND_LARGE, SMALL_SIZE, rounded, segment_bytes
+from .remedies import Change, of_recording, of_what_if
+from .replay import state_at
+from .rules import SMALL_SIZE, rounded, segment_bytes
 from .sequence import Op, Sequence, State
-from .verified import unverified
-from .what_if import WhatIf, afresh
-
-CHANGES = (
-    "expandable_segments:True", "expandable_segments:False", "max_split_size_mb:128", "max_split_size_mb:512",
-    "roundup_power2_divisions:8", "garbage_collection_threshold:0.8",
-)  # fmt: skip
-"""Settings tried one by one, those in force left out."""
-EMPTIED = "torch.cuda.empty_cache() right before it"
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change, and what came of it in a replay up to the failed allocation."""
-
-    what: str
-    passes: bool
-    peak_reserved_bytes: int
-    unverified: tuple[str, ...] = ()
-    more_bytes: int | None = None
-    """Capacity added, where that is the change."""
+from .what_if import WhatIf
 
 
 @dataclass(frozen=True)
@@ -64,33 +45,61 @@ class Oom:
     device_free_bytes: int | None
     """Free on the device, where the recording says."""
     memory: Fragmentation
+    alive: tuple[tuple[str, int], ...]
+    """(category, bytes asked for) of what lay in the reserved memory, largest first."""
+    begins_with_bytes: int | None
+    """Where it happens before the first event: bytes asked for by everything that is alive then."""
     changes: tuple[Change, ...]
+    """With a predicted one the whole trace is replayed, with a recorded one what comes before it."""
+
+    @property
+    def needed_bytes(self) -> int | None:
+        """The least capacity found with which everything passes that was replayed; None beyond all machines."""
+        more = self.changes[-1].more_bytes if self.changes else None
+        return None if more is None or self.capacity_bytes is None else self.capacity_bytes + more
 
 
-def recorded_ooms(known: Recorded) -> list[Oom]:
+def recorded_ooms(known: Recorded, said: Said = quiet) -> list[Oom]:
     """The OOM events of a recording, each with the state that the trace gives for its moment."""
-    return [_recorded(known, op) for op in np.flatnonzero(known.sequence.kind == Op.failed).tolist()]
+    found = np.flatnonzero(known.sequence.kind == Op.failed).tolist()
+    return [
+        _recorded(known, op, lambda part, number=number: said((number + part) / len(found)))  # type: ignore[misc]
+        for number, op in enumerate(found)
+    ]
 
 
-def predicted_oom(known: Recorded, done: WhatIf) -> Oom | None:
+def predicted_oom(known: Recorded, done: WhatIf, said: Said = quiet) -> Oom | None:
     """Where a what-if ran out of memory."""
     op = done.replay.oom
     if op is None:
         return None
     played = done.replay
-    return _explained(known, played.sequence, op, played.config, played.outcome.end, played.capacity, None)
+    event = int(played.sequence.event[op])
+    end = played.outcome.end
+    placed = end.block_id[end.block_id < len(known.run.allocations)]
+    changes = of_what_if(known, done, event, said)
+    return _explained(known, played.sequence, op, played.config, end, placed, played.capacity, None, changes)
 
 
-def _recorded(known: Recorded, op: int) -> Oom:
-    state = state_at(known, op)
-    free = _device_free(known, int(known.sequence.event[op]))
+def _recorded(known: Recorded, op: int, said: Said) -> Oom:
+    state, event = state_at(known, op), int(known.sequence.event[op])
+    free = _device_free(known, event)
     capacity = None if free is None else state.reserved_bytes + free
-    return _explained(known, known.sequence, op, known.config, state, capacity, free)
+    alive = known.run.allocations.alive(event)
+    changes = of_recording(known, op, capacity, said)
+    return _explained(known, known.sequence, op, known.config, state, alive, capacity, free, changes)
+
+
+def _categories(run: Run, numbers: I64) -> tuple[tuple[str, int], ...]:
+    sums = np.zeros(len(Category), np.int64)
+    np.add.at(sums, run.attribution.category[numbers], run.allocations.bytes[numbers])
+    return tuple((Category(row).label, int(sums[row])) for row in np.argsort(-sums, kind="stable") if sums[row])
 
 
 def _explained(
-    known: Recorded, played: Sequence, op: int, config: Config, state: State, capacity: int | None, free: int | None
-) -> Oom:
+    known: Recorded, played: Sequence, op: int, config: Config, state: State, alive: I64, capacity: int | None,
+    free: int | None, changes: tuple[Change, ...],
+) -> Oom:  # fmt: skip
     event, number = int(played.event[op]), int(played.id[op])
     own = number < len(known.run.allocations)
     stack = int(known.run.allocations.stack[number]) if own else int(known.run.events.stack[event])
@@ -103,7 +112,8 @@ def _explained(
         asked_bytes=size if config.expandable_segments else segment_bytes(size, config),
         reserved_bytes=state.reserved_bytes, capacity_bytes=capacity, free_bytes=int(blocks.sum()),
         usable_free_bytes=int(usable.sum()), largest_free_bytes=int(usable.max(initial=0)), device_free_bytes=free,
-        memory=fragmentation(state, config), changes=_changes(known, played, op, config, capacity),
+        memory=fragmentation(state, config), alive=_categories(known.run, alive),
+        begins_with_bytes=known.run.baseline_bytes if event < 0 else None, changes=changes,
     )  # fmt: skip
 
 
@@ -116,49 +126,3 @@ def _device_free(known: Recorded, event: int) -> int | None:
         if found:
             return int(found.group(1).replace(",", ""))
     return None
-
-
-def _changes(known: Recorded, played: Sequence, op: int, config: Config, capacity: int | None) -> tuple[Change, ...]:
-    """Each candidate replayed up to the failed allocation, from an empty allocator."""
-    if capacity is None:
-        return ()
-    event = int(played.event[op])
-    whole = played if known.state.reserved_bytes == 0 or (played.event < 0).any() else afresh(known)
-    until = int(np.flatnonzero(whole.id == played.id[op])[0]) + 1
-    part = first_operations(whole, until)
-    out = []
-    for text in CHANGES:
-        changed = parse(text, config)
-        if changed != config:
-            out.append(_tried(known, text, part, changed, capacity))
-    out.append(_tried(known, EMPTIED, part.with_empty_cache(event) if event >= 0 else part, config, capacity))
-    needed = _needed(part, config, capacity)
-    if needed is not None:
-        more, peak = needed
-        out.append(Change(f"{bytes_text(more)} more for the allocator", True, peak, more_bytes=more))
-    return tuple(out)
-
-
-def _tried(known: Recorded, what: str, part: Sequence, config: Config, capacity: int) -> Change:
-    done = replay(part, config, capacity)
-    return Change(what, done.oom is None, done.peak_reserved_bytes, unverified(known, config))
-
-
-def _needed(part: Sequence, config: Config, capacity: int) -> tuple[int, int] | None:
-    """The least that more capacity would have to be, to 2 MiB, and the most reserved then; None beyond all machines.
-
-    By bisection, since what is given back on the way depends on the capacity.
-    """
-    low, high = 0, 1
-    while (done := replay(part, config, capacity + high * ROUND_LARGE)).oom is not None:
-        low, high = high, 2 * high
-        if high * ROUND_LARGE > MOST:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        tried = replay(part, config, capacity + middle * ROUND_LARGE)
-        if tried.oom is None:
-            high, done = middle, tried
-        else:
-            low = middle
-    return high * ROUND_LARGE, done.peak_reserved_bytes

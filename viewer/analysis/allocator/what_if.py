@@ -36,6 +36,8 @@ class WhatIf:
     """One sentence for everything that is not measured."""
     unverified: tuple[str, ...]
     """Settings and rules that no real trace has confirmed."""
+    empty_cache_at: tuple[int, ...] = ()
+    """Events at which the cache was emptied besides."""
 
 
 def what_if(
@@ -54,7 +56,7 @@ def what_if(
     if empty_cache_at:
         played = played.with_empty_cache(*_checked(known.run, empty_cache_at))
     done = replay(played, conditions, capacity, state, said)
-    return WhatIf(done, fresh, _estimates(known, done, fresh), unverified(known, conditions))
+    return WhatIf(done, fresh, _estimates(known, done, fresh), unverified(known, conditions), empty_cache_at)
 
 
 def _fits(state: State, capacity: int | None) -> bool:
