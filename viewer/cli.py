@@ -175,13 +175,13 @@ def _check(options: argparse.Namespace) -> int:
 
 def _diff(options: argparse.Namespace) -> int:
     from .analysis.diff import Diff
-    from .analysis.opened import run_of_file
+    from .analysis.opened import runs_of_files
     from .report.diff_json import diffs_json
     from .report.diff_text import diffs_text
     from .report.html_compare import diffs_html
 
-    first = run_of_file(options.a)
-    diffs = [Diff(first, run_of_file(path)) for path in (options.b, *options.others)]
+    first, *others = runs_of_files([options.a, options.b, *options.others])
+    diffs = [Diff(first, other) for other in others]
     return say(options, partial(diffs_json, diffs), partial(diffs_text, diffs), partial(diffs_html, diffs))
 
 

@@ -41,14 +41,14 @@ def _named(option: str, made: Callable[[int], _T], value: int) -> _T:
 
 def scale(options: argparse.Namespace) -> int:
     """How a step grows with batch and sequence, from recordings of two sizes or more."""
-    from .analysis.opened import run_of_file
+    from .analysis.opened import runs_of_files
     from .analysis.scaling import scaling
     from .look.units import parse_bytes
     from .report.scaling_text import AskedSize, scaling_json, scaling_text
 
     budget = None if options.budget is None else parse_bytes(options.budget)
     asked = AskedSize(budget, options.batch, options.to)
-    found = scaling([run_of_file(path) for path in options.files])
+    found = scaling(runs_of_files(options.files))
     return say(options, lambda: scaling_json(found, asked), lambda: scaling_text(found, asked))
 
 

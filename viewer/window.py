@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 from memstrata.capture.format.problems import FormatError
 
 from .charts.theme import Theme, ThemeWatch
+from .model.called import tell_apart
 from .model.grouping import preferred
 from .model.preview import Preview
 from .panels.appearance import choose
@@ -196,7 +197,7 @@ class Window(QMainWindow):
     def _loaded(self, loaded: Loaded, paths: Sequence[str] = ()) -> None:
         self.session.set(_with(self.session.state, loaded))
         self.message.say(loaded.sentences)
-        self.recent.add_opened(paths, {run.name for run in loaded.runs})
+        self.recent.add_opened(paths, {run.called.file for run in loaded.runs})
         self.start.recent.fill()
 
     def _preview(self, number: int, preview: Preview) -> None:
@@ -266,7 +267,9 @@ class Window(QMainWindow):
 
 
 def _with(state: ViewState, loaded: Loaded) -> ViewState:
-    """Of more than two files opened together the first is held against the second, as `diff` begins."""
+    """Of more than two files opened together the first is held against the second, as `diff` begins. Files of one name
+    are told apart."""
+    tell_apart([*state.runs, *loaded.runs])
     for run in loaded.runs:
         state = opened(state, run, preferred(run))
     if loaded.ranks:

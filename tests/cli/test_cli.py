@@ -131,6 +131,23 @@ def test_report_and_diff_print_text_by_default(capsys, samples):
     assert "13.2x less" in run(capsys, "predict", "--preset", "teaching")[1]
 
 
+def test_files_of_one_name_can_be_told_apart(capsys, samples, tmp_path):
+    """In text, in the object and in the page, a file that is given twice too."""
+    for folder, sample in (("a", "before"), ("b", "after")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.mstrata").write_bytes((samples / f"{sample}.mstrata").read_bytes())
+    a, b = (str(tmp_path / folder / "run.mstrata") for folder in "ab")
+    text = run(capsys, "diff", a, b)[1]
+    assert text.startswith("A  a/run.mstrata: recording") and "\nB  b/run.mstrata: recording" in text
+    table = run(capsys, "diff", a, b, a)[1].splitlines()
+    assert [line.split("  ")[1] for line in table[2:5]] == [
+        "a/run.mstrata", "b/run.mstrata", "a/run.mstrata (same file again)"]  # fmt: skip
+    page = run(capsys, "diff", a, b, "--html")[1]
+    assert "A: a/run.mstrata" in page and "B: b/run.mstrata" in page
+    found = json.loads(run(capsys, "diff", a, b, "--json")[1])
+    assert [found[side]["file"] for side in "ab"] == ["a/run.mstrata", "b/run.mstrata"]
+
+
 def test_version_and_help(capsys):
     for arguments, says in ((["--version"], "memstrata "), (["--help"], "predict"), (["diff", "--help"], "--json")):
         with pytest.raises(SystemExit) as stop:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..model.called import tell_apart
 from ..model.run import Run
 from ..sources import open_file, open_run_directory
 from ..sources.run_directory import RunDirectory
@@ -22,17 +24,31 @@ class Held:
 
 def run_of_file(path: str) -> Run:
     """The run of a file, of the device with the highest peak; FormatError or OSError where it cannot be read."""
-    return Run(open_file(path), name=os.path.basename(path) or path)
+    return Run(open_file(path), name=os.path.basename(path) or path, path=path)
+
+
+def runs_of_files(paths: Iterable[str]) -> list[Run]:
+    """The runs of files that are looked at together, under names that differ."""
+    runs = [run_of_file(path) for path in paths]
+    tell_apart(runs)
+    return runs
 
 
 def runs_of_ranks(directory: RunDirectory) -> list[Run]:
     """The run of each rank, called by its file's name."""
-    return [Run(file.recording, name=file.name) for file in directory.ranks]
+    return [Run(file.recording, name=file.name, path=file.path) for file in directory.ranks]
 
 
 def held(path: str, baseline: str | None) -> Held:
     """The run of a file, or each rank of a folder, with what it is held against: the same rank of another folder, or
     one file for all. ValueError with one sentence for a rank that the other folder lacks."""
+    found = _held(path, baseline)
+    for run, past in found.pairs:
+        tell_apart([run] if past is None else [run, past])
+    return found
+
+
+def _held(path: str, baseline: str | None) -> Held:
     if not os.path.isdir(path):
         return Held(((run_of_file(path), None if baseline is None else run_of_file(baseline)),))
     folder = open_run_directory(path)

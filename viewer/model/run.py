@@ -15,6 +15,7 @@ from memstrata.capture.format.schema import B1, I64, NONE, Category, Fate, Phase
 from . import curves, saved
 from .allocations import Allocations
 from .attribution import Attribution, Facts, attribute
+from .called import Called
 from .curves import Changes, at_position, at_positions, changes_of, live_bytes
 from .endstate import EndState, contradictions, end_state
 from .events import DeviceEvents, device_events, moves
@@ -39,15 +40,23 @@ NO_DEVICE = Device("no device", 0)
 
 
 class Run:
-    """One device of one recording. `name` is what people call the file."""
+    """One device of one recording. `name` is what people call the file, `path` where it was read."""
 
-    def __init__(self, recording: Recording, device_row: int | None = None, name: str = "") -> None:
+    def __init__(
+        self, recording: Recording, device_row: int | None = None, name: str = "", path: str = "",
+        called: Called | None = None,
+    ) -> None:  # fmt: skip
         self.recording = recording
         self.device_row = default_device(recording) if device_row is None else device_row
-        self.name = name
+        self.called = called or Called(name, path)
         self._groupings: dict[str, Grouping] = {}
         self._filtered: dict[str, B1] = {}
         self._once: dict[tuple[object, ...], Any] = {}
+
+    @property
+    def name(self) -> str:
+        """What the file is called among those open with it; see `called.tell_apart`."""
+        return self.called.shown
 
     def once(self, make: Callable[..., T], *about: object) -> T:
         """What `make(run, *about)` answers, computed once; for what is not asked of every run."""
@@ -64,7 +73,7 @@ class Run:
 
     def on(self, device_row: int) -> Run:
         """The same recording, another device."""
-        return self if device_row == self.device_row else Run(self.recording, device_row, self.name)
+        return self if device_row == self.device_row else Run(self.recording, device_row, called=self.called)
 
     @property
     def other_devices(self) -> list[str]:

@@ -41,7 +41,7 @@ def open_path(path: str, said: Said | None = None) -> Loaded:
     if not os.path.isdir(path):
         return Loaded((open_run(path, said),), ())
     directory = sources.open_run_directory(path)
-    runs = tuple(Run(file.recording, name=one_line(file.name)) for file in directory.ranks)
+    runs = tuple(Run(file.recording, name=one_line(file.name), path=file.path) for file in directory.ranks)
     return Loaded(runs, directory.problems, ranks=len(runs) > 1)
 
 
@@ -58,7 +58,7 @@ def _together(found: Sequence[Loaded]) -> Loaded:
 
 def open_run(path: str, said: Said | None = None) -> Run:
     """The run in a file; raises FormatError with one sentence, and whatever `said(stage, fraction)` raises."""
-    return Run(sources.open_file(path, progress=said), name=one_line(os.path.basename(path)))
+    return Run(sources.open_file(path, progress=said), name=one_line(os.path.basename(path)), path=path)
 
 
 def _reading(job: Job, path: str, begin: float, share: float) -> Said:

@@ -53,7 +53,7 @@ class RecentFiles:
             self.folder = os.path.dirname(new[0])
 
     def add_opened(self, paths: Iterable[str], names: set[str]) -> None:
-        """Of these, the ones whose runs, known by the names they are shown by, opened; a folder counts if any did."""
+        """Of these, the ones whose runs, known by their files' names, opened; a folder counts if any did."""
         self.add(p for p in paths if one_line(os.path.basename(p)) in names or (names and os.path.isdir(p)))
 
     def holds(self, path: str) -> bool:
