@@ -6,9 +6,10 @@ import pytest
 
 from memstrata.capture.format.plan import PRESETS
 from memstrata.viewer.analysis.diff import Diff
+from memstrata.viewer.look.name_cut import middle_cut
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.report.diff_text import diff_text
-from memstrata.viewer.report.layout import shortened, table, wrapped
+from memstrata.viewer.report.layout import table, wrapped
 from memstrata.viewer.report.predict_text import predict_text
 from memstrata.viewer.report.text import report_text
 from memstrata.viewer.sources import open_file
@@ -117,8 +118,24 @@ def test_tables_shorten_their_first_column_only():
     lines = table(("name", "bytes"), [("a" * 200, "1.00 GiB"), ("b", "2 B")])
     assert all(len(line) <= 80 for line in lines)
     assert lines[1].endswith("  1.00 GiB")
-    assert shortened("abcdefghij", 8) == "a...ghij"
-    assert shortened("abc", 8) == "abc"
+    assert middle_cut("abcdefghij", 8) == "a...ghij"
+    assert middle_cut("abc", 8) == "abc"
+
+
+def test_rows_whose_names_are_cut_can_be_told_apart():
+    names = [f"llama-3-8b-zero3-{n}ockpt-bs4-seq4096-seed1234-run1.mstrata" for n in "nt"]
+    rows = [(name, "1,000,000 tokens/s", "633 MiB", "1.23 s") for name in (*names, names[0])]
+    _, first, second, again = (line.split()[0] for line in table(("run", "a", "b", "c"), rows))
+    assert "nockpt" in first and "tockpt" in second and first == again
+
+
+def test_the_first_line_of_a_report_says_all_of_it(samples):
+    """However long the name is: it is broken between its words, not cut."""
+    name = "a-name-of-a-file-that-says-all-there-is-to-know.mstrata"
+    recording = open_file(samples / "before.mstrata")
+    first, second, *_ = report_text(recording, name).splitlines()
+    said = f"{name}: recording of HybridDecoder, cpu, torch {recording.meta.torch_version}"
+    assert f"{first} {second.strip()}" == said and len(first) <= 80
 
 
 def test_what_could_steer_a_terminal_is_not_printed(samples):

@@ -16,7 +16,7 @@ from ..analysis.waterfall import waterfall
 from ..look.units import bytes_text, count_text, difference_text, seconds_text
 from ..look.words import severity_text
 from ..model.run import Run
-from .layout import WIDTH, joined, section, shortened, table, wrapped
+from .layout import joined, section, table, wrapped
 from .steps_text import rate_text
 from .text import title
 
@@ -47,7 +47,7 @@ def _all_runs(runs: Sequence[Run]) -> list[str]:
 
 def diff_text(diff: Diff) -> str:
     """The whole comparison."""
-    lines = [shortened(f"{side}  {title(run)}", WIDTH) for side, run in (("A", diff.a), ("B", diff.b))]
+    lines = [line for side, run in (("A", diff.a), ("B", diff.b)) for line in wrapped(f"{side}  {title(run)}")]
     for warning in diff.warnings:
         lines += wrapped(f"{severity_text(warning.severity)}: {warning.text}")
     lines += ["", *(text for line in comparison_headline(diff) for text in wrapped(line.text))]

@@ -42,7 +42,7 @@ from .layout import markup
 from .residual_report import stack_text
 from .residual_text import closing_text, facts_text, kernel_text, parts_text, per_layer_text
 from .svg import PICTURE_STYLE, category_rules, colour_rules, timeline_svg
-from .text import prediction_figures, whole_title
+from .text import prediction_figures, title
 
 LARGEST = 40
 """Allocations listed with their stacks."""
@@ -61,7 +61,7 @@ def report_html(recording: Recording, name: str, said: Said = quiet) -> str:
     parts += _super_blocks(run) + _prediction(run) + _saved(run) + _largest(run) + stacks_html(run)
     parts += plans_html(run) + what_else_html(run) + allocator_html(recording, name, said)
     parts += step_html(run) + notes_html(runs)
-    return page(whole_title(run), parts, PICTURE_STYLE + colour_rules(bands) + category_rules())
+    return page(title(run), parts, PICTURE_STYLE + colour_rules(bands) + category_rules())
 
 
 def _findings(run: Run) -> list[str]:

@@ -40,7 +40,7 @@ from .html_page import (
 )
 from .json import runs_of
 from .layout import markup
-from .text import whole_title
+from .text import title
 
 RANGES = 24
 """Allocator segments that get a row of their own; the others are summed up."""
@@ -58,7 +58,7 @@ def allocator_html(recording: Recording, name: str, said: Said = quiet) -> list[
         if not answer.refusal:
             answer.work_out(lambda done, number=number: said((number + done) / len(runs)))  # type: ignore[misc]
         body = _device(answer, 4 if len(runs) > 1 else 3)
-        parts += section_html(whole_title(run), *body, level=3) if len(runs) > 1 else body
+        parts += section_html(title(run), *body, level=3) if len(runs) > 1 else body
     return section_html("Allocator", *parts)
 
 

@@ -12,6 +12,7 @@ from ..analysis.diff import Diff
 from ..analysis.grouped import known_share
 from ..analysis.opened import runs_of_ranks
 from ..analysis.ranks import Ranks, ranks_headline
+from ..look.name_cut import cut_apart
 from ..look.units import seconds_text
 from ..look.words import category_text
 from ..model.bands import bands_of
@@ -37,12 +38,12 @@ from .html_page import (
     size_html,
     table_html,
 )
-from .layout import markup, shortened
+from .layout import markup
 from .ranks_text import notes_title, rank_problems, rank_seconds, ranks_title
 from .steps_text import rate_text
 from .svg import PICTURE_STYLE, category_rules, colour_rules, timeline_svg
 from .svg_curves import MOST_RUNS, curve_rules, curves_svg
-from .text import problem_text, whole_title
+from .text import problem_text, title
 
 _CUT = "category"
 """Categories have the same colours in every run."""
@@ -55,9 +56,10 @@ def diffs_html(diffs: Sequence[Diff]) -> str:
     """One run against one or several others."""
     runs = [diffs[0].a, *(diff.b for diff in diffs)]
     letters = [_LETTERS[n] if n < len(_LETTERS) else str(n + 1) for n in range(len(runs))]
-    names = [Names(f"A: {shortened(runs[0].name, _NAME)}", f"{letter}: {shortened(diff.b.name, _NAME)}", ("A", letter))
-             for letter, diff in zip(letters[1:], diffs, strict=True)]  # fmt: skip
-    parts = [f'<p><i class="r{n}"></i>{letter}: {markup(whole_title(run))}</p>'
+    cut = cut_apart([run.name for run in runs], _NAME)
+    first, *others = (f"{letter}: {name}" for letter, name in zip(letters, cut, strict=True))
+    names = [Names(first, other, ("A", letter)) for letter, other in zip(letters[1:], others, strict=True)]
+    parts = [f'<p><i class="r{n}"></i>{letter}: {markup(title(run))}</p>'
              for n, (letter, run) in enumerate(zip(letters, runs, strict=True))]  # fmt: skip
     if len(diffs) == 1:
         parts += _answer(diffs[0]) + figures_html(diffs[0], names[0], 2) + _curves(runs, letters, diffs[0])
@@ -114,7 +116,7 @@ def _pictures(runs: Sequence[Run]) -> list[str]:
     known = [run for run in runs if known_share(run) >= 0.5]
     pictures = [(run, timeline_svg(run, _CUT, height=240, least=highest, legend=True)) for run in known]
     return [
-        f"<figure>{picture}<figcaption>{markup(whole_title(run))}: active bytes by category</figcaption></figure>"
+        f"<figure>{picture}<figcaption>{markup(title(run))}: active bytes by category</figcaption></figure>"
         for run, picture in pictures
         if picture
     ]

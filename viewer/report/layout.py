@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from html import escape
 
+from ..look.name_cut import cut_apart
+
 WIDTH = 80
 GAP = 2
 _NUMBER = re.compile(r"(?<=\d) (?=(?:[KMGTPE]i)?B\b|[num]?s\b)")
@@ -20,26 +22,17 @@ def wrapped(text: str, indent: str = "") -> list[str]:
     return [line.replace("\u00a0", " ") for line in lines]
 
 
-def shortened(text: str, width: int) -> str:
-    """The text with its middle left out where it is longer than `width`."""
-    if len(text) <= width:
-        return text
-    if width < 5:
-        return text[: max(width, 0)]
-    head = (width - 3) // 3
-    return f"{text[:head]}...{text[len(text) - (width - 3 - head) :]}"
-
-
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "  ") -> list[str]:
-    """A table: first column left, the others right; the first is shortened where the whole would pass 80 columns."""
+    """A table: first column left, the others right; the first is cut where the whole would pass 80 columns, only as far
+    as what differs still does."""
     cells = [list(head), *[list(row) for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     fixed = sum(widths[1:]) + GAP * (len(head) - 1) + len(indent)
     widths[0] = min(widths[0], max(WIDTH - fixed, len("...") + 2))
     out = []
-    for row in cells:
+    for row, first in zip(cells, cut_apart([row[0] for row in cells], widths[0]), strict=True):
         numbers = (" " * GAP + cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-        out.append((indent + shortened(row[0], widths[0]).ljust(widths[0]) + "".join(numbers)).rstrip())
+        out.append((indent + first.ljust(widths[0]) + "".join(numbers)).rstrip())
     return out
 
 

@@ -13,7 +13,7 @@ from ..analysis.ranks import RankRow, Ranks, ranks_headline
 from ..look.units import bytes_text, difference_text, seconds_text
 from ..sources.run_directory import RunDirectory
 from .json import unique_problems
-from .layout import WIDTH, joined, section, shortened, table, wrapped
+from .layout import joined, section, table, wrapped
 from .text import problem_text
 
 ROWS = 8
@@ -23,7 +23,7 @@ def ranks_text(directory: RunDirectory) -> str:
     """The whole report, in 80 columns."""
     ranks = Ranks(runs_of_ranks(directory))
     lines = [
-        ranks_title(directory, ranks),
+        *wrapped(ranks_title(directory, ranks)),
         *(line for text in directory.problems for line in wrapped(f"warning: {text}")),
     ]
     lines += [line for said in ranks_headline(ranks) for line in wrapped(said.text)]
@@ -42,7 +42,7 @@ def ranks_title(directory: RunDirectory, ranks: Ranks) -> str:
     mesh = ", mesh " + " x ".join(f"{name}={size}" for name, size in meta.mesh.items()) if meta.mesh else ""
     step = f", step {meta.step_index}" if meta.step_index is not None else ""
     found = f"{len(ranks.rows)} of {directory.world_size} ranks{of}{step}{mesh}"
-    return shortened(f"{shortened(directory.name, 36)}: {found}", WIDTH)
+    return f"{directory.name}: {found}"
 
 
 def _table(ranks: Ranks) -> list[str]:

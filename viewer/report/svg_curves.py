@@ -15,11 +15,12 @@ from memstrata.capture.format.schema import F64, I64, NONE, Phase
 from ..analysis.aligned import Cell, Structure
 from ..analysis.common_axes import COMMON_AXES, axis_beside, common_axes, first_axis
 from ..look import palette
+from ..look.name_cut import cut_apart
 from ..look.units import bytes_text
 from ..model.axes import XAxis
 from ..model.run import Run
 from ..model.sampling import peak_columns
-from .layout import markup, shortened
+from .layout import markup
 from .svg import COLUMNS, for_both
 from .svg_frame import (
     LEFT,
@@ -138,7 +139,8 @@ def _peaks(lines: Sequence[tuple[int, Run, XAxis]], frame: Frame) -> list[str]:
     """A dot on each peak, and its name where no other name lies."""
     out: list[str] = []
     taken: list[tuple[float, float]] = []
-    for number, run, axis in lines:
+    names = cut_apart([run.name for _, run, _ in lines], 30)
+    for (number, run, axis), name in zip(lines, names, strict=True):
         x, y = float(frame.x(axis.x_of(run.peak_position))), float(frame.y(run.peak_bytes))
         out.append(f'<circle class="r{number}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
         at = max(y - 5, 34.0)
@@ -146,5 +148,5 @@ def _peaks(lines: Sequence[tuple[int, Run, XAxis]], frame: Frame) -> list[str]:
             at += 15
         if at < frame.floor - 4:
             taken.append((x, at))
-            out.append(peak_words(frame, x, at, shortened(run.name, 30), run.peak_bytes))
+            out.append(peak_words(frame, x, at, name, run.peak_bytes))
     return out

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from memstrata.capture.format.schema import F64, Phase
 
 from ..look import ticks
+from ..look.name_cut import cut_apart
 from ..look.units import bytes_text, exact_bytes_text
-from .layout import markup, shortened
+from .layout import markup
 
 LEFT, RIGHT, TOP, BOTTOM = 78, 16, 44, 40
 RIBBON = 18
@@ -111,8 +112,7 @@ def legend_lines(names: Sequence[tuple[str, str]], frame: Frame) -> list[str]:
 
 def _placed(names: Sequence[tuple[str, str]], frame: Frame) -> Iterator[tuple[float, int, str, str]]:
     x, row = float(LEFT), 0
-    for kind, name in names:
-        shown = shortened(name, 44)
+    for (kind, _), shown in zip(names, cut_apart([name for _, name in names], 44), strict=True):
         wide = 30 + 6.6 * len(shown)
         if x > LEFT and x + wide > frame.width:
             x, row = float(LEFT), row + 1

@@ -19,7 +19,7 @@ from ..look.words import OUTSIDE_LAYERS, category_title, fate_text, severity_tex
 from ..model.outside import outside_allocator
 from ..model.run import Run
 from .json import events_by_action, runs_of, unique_problems
-from .layout import WIDTH, joined, section, shortened, table, wrapped
+from .layout import joined, printable, section, table, wrapped
 from .residual_text import kernel_lines, residual_lines, without_section
 from .steps_text import steps_section, throughput_text
 
@@ -32,7 +32,7 @@ def report_text(recording: Recording, name: str) -> str:
     """The whole report."""
     run = Run(recording, name=name)
     runs = [run if other.device_row == run.device_row else other for other in runs_of(recording, name)] or [run]
-    lines = [title(run), *_errors(runs), *(text for line in headline(run) for text in wrapped(line.text))]
+    lines = [*wrapped(title(run)), *_errors(runs), *(text for line in headline(run) for text in wrapped(line.text))]
     if len(runs) > 1:
         lines += _devices(runs, run)
     lines += _findings(run) + _categories(run) + _memory(run) + _frames(run) + _super_blocks(run) + _saved(run)
@@ -42,22 +42,13 @@ def report_text(recording: Recording, name: str) -> str:
 
 
 def title(run: Run) -> str:
-    """`before.mstrata: recording of HybridDecoder, cpu, torch 2.13.0`, in one line of a page of text."""
-    return shortened(_titled(shortened(run.name, 36), run), WIDTH)
-
-
-def whole_title(run: Run) -> str:
-    """The same, however long it is."""
-    return _titled(run.name, run)
-
-
-def _titled(name: str, run: Run) -> str:
+    """`before.mstrata: recording of HybridDecoder, cpu, torch 2.13.0`, however long it is."""
     meta = run.recording.meta
     of = f" of {meta.model}" if meta.model else ""
     made = meta.source if meta.kernels else meta.kind
     parts = [f"{made}{of}", f"kernels: {meta.kernels}" if meta.kernels else run.device.name]
     parts += [f"torch {meta.torch_version}"] if meta.torch_version else []
-    return f"{name}: {', '.join(parts)}"
+    return printable(f"{run.name}: {', '.join(parts)}")
 
 
 def _findings(run: Run) -> list[str]:
