@@ -7,6 +7,7 @@ import pytest
 
 from memstrata.capture.format.plan import Plan
 from memstrata.capture.format.schema import KnownStorages, Phase, Severity, Spans, StorageKind, columns_of, empty
+from memstrata.viewer.analysis.opened import runs_of_files
 from memstrata.viewer.analysis.warnings import warnings_of
 from memstrata.viewer.model.run import Run
 from memstrata.viewer.sources import open_file
@@ -48,6 +49,8 @@ def test_a_file_against_itself_is_said_and_nothing_else(samples, before, after):
     assert "never_checkpointed" not in codes(before, again)
     assert found.text == "before.mstrata and copy.mstrata are the same recording: nothing can differ."
     assert "compared with itself" in warnings_of(before, before)[0].text
+    twice = runs_of_files([str(samples / "before.mstrata")] * 2)
+    assert "compared with itself" in warnings_of(*twice)[0].text
     assert "same_recording" not in codes(before, after)
 
 

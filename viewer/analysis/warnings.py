@@ -40,7 +40,7 @@ def compared_with_itself(a: Run, b: Run) -> Problem | None:
     if not same_recording(a, b):
         return None
     text = f"{_name(a)} and {_name(b)} are the same recording: nothing can differ."
-    if a.name == b.name:
+    if a.called.is_same(b.called):
         text = f"{_name(a)} is compared with itself: nothing can differ."
     return Problem("same_recording", Severity.info, text)
 

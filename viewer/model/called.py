@@ -22,6 +22,12 @@ class Called:
     def __post_init__(self) -> None:
         self.shown = self.shown or self.file
 
+    def is_same(self, other: Called) -> bool:
+        """Whether both are one file; where nothing was read from a file, whether they are called the same."""
+        if self.path and other.path:
+            return _real(self) == _real(other)
+        return self.file == other.file
+
 
 class _Named(Protocol):
     @property
