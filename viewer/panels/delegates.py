@@ -18,7 +18,8 @@ from ..state.array_table import FaintRole, ShareRole, SwatchRole
 
 Index = QModelIndex | QPersistentModelIndex
 _SWATCH, _GAP, _BAR = 12, 8, 3
-_AROUND = 20  # pixels beside a text in its cell
+AROUND = 20
+"""Pixels beside a text in its cell."""
 _NUMBER = 92  # pixels that a number beside a bar needs
 
 
@@ -31,7 +32,7 @@ class TableDelegate(QStyledItemDelegate):
         self.pointed_row = -1
         """The row of the table under the pointer, here or in another view."""
         self.theme: Theme = current()
-        self._room: int | None = None
+        self.room: int | None = None
         """Pixels that the text being painted has; None while nothing is."""
 
     def displayText(self, value: Any, locale: QLocale | QLocale.Language) -> str:
@@ -41,8 +42,8 @@ class TableDelegate(QStyledItemDelegate):
         super().initStyleOption(option, index)
         if index.data(FaintRole):
             option.palette.setColor(QPalette.ColorRole.Text, QColor(self.theme.faint))
-        if self._room is not None:
-            option.text = frame_cut(option.text, self._room, option.fontMetrics.horizontalAdvance)
+        if self.room is not None:
+            option.text = frame_cut(option.text, self.room, option.fontMetrics.horizontalAdvance)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         swatch, share = index.data(SwatchRole), index.data(ShareRole)
@@ -54,9 +55,9 @@ class TableDelegate(QStyledItemDelegate):
             side = (rect.height() - _SWATCH) // 2
             paint_swatch(painter, QRectF(rect.left() + 6, rect.top() + side, _SWATCH, _SWATCH), self.paint_of(swatch))
             option.rect = rect.adjusted(_SWATCH + _GAP, 0, 0, 0)
-        self._room = option.rect.width() - _AROUND
+        self.room = option.rect.width() - AROUND
         super().paint(painter, option, index)
-        option.rect, self._room = rect, None
+        option.rect, self.room = rect, None
         if share:
             self._bar(painter, rect, float(share))
 

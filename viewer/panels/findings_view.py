@@ -13,9 +13,13 @@ from ..look.units import bytes_text, count_text, exact_bytes_text, percent_text
 from ..state.finding_tables import finding_columns
 from ..state.scope import Scope
 from ..state.tab_facts import residual_of
-from .caption import Caption, wrap_where_high
+from .caption import Caption
 from .link_table import LinkTable
 from .whole_step import put_whole_step_note
+from .wrapped_rows import WrappedRows
+
+_ROWS = 3
+"""Rows that stay in sight whatever is said of the current one."""
 
 
 class FindingsPanel(QWidget):
@@ -31,6 +35,7 @@ class FindingsPanel(QWidget):
         self.view = LinkTable("Findings", self)
         self.view.show_links(finding_columns(self.found, run.peak_bytes), [one.query for one in self.found])
         self.view.set_widths(10, 50, 50, shared=(1, 2))
+        self.rows = WrappedRows(self.view)
         self.view.followed.connect(self.followed)
         self.view.picked.connect(self._show_whole)
         self._lay_out(self._said(run.peak_bytes))
@@ -59,18 +64,27 @@ class FindingsPanel(QWidget):
         layout.addWidget(self.caption, 0, Qt.AlignmentFlag.AlignTop)
         layout.addWidget(self.view, 1)
         layout.addWidget(self.whole)
-        put_whole_step_note(self, self.scope)
+        self.note = put_whole_step_note(self, self.scope)
         self._show_whole(0 if self.found else -1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        wrap_where_high(self, self.whole)
+        self._wrap()
+
+    def _wrap(self) -> None:
+        """The current row whole under the table, where the first rows keep their room."""
+        rows = min(len(self.found), _ROWS) * self.view.verticalHeader().defaultSectionSize()
+        above = self.note.sizeHint().height() * self.note.isVisible() + self.caption.heightForWidth(self.width())
+        self.whole.setWordWrap(True)
+        needed = above + self.view.horizontalHeader().height() + rows + self.whole.heightForWidth(self.width())
+        self.whole.setWordWrap(self.height() >= needed)
 
     def _show_whole(self, row: int) -> None:
         one = self.found[row] if 0 <= row < len(self.found) else None
         self.whole.setVisible(one is not None)
         self.whole.setText("" if one is None else f"{one.text} {one.suggestion}")
         self.whole.setToolTip("" if one is None else one.exact)
+        self._wrap()
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
