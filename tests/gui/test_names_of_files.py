@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QStyleOptionTab, QStyleOptionViewItem, QTableView
 
-from memstrata.viewer.window import Window
+from memstrata.viewer.panels.content import fair_share
+from memstrata.viewer.window import LEAST, Window
 
 
 @pytest.fixture
@@ -37,3 +39,39 @@ def test_files_of_one_name_are_shown_with_their_folders(
     names = ["a/run.mstrata", "b/run.mstrata", "a/run.mstrata (same file again)"]
     assert [runs.index(row, 1).data() for row in range(3)] == names
     assert window.exporter._stem().count("/") == 0
+
+
+def painted(view: QTableView, row: int) -> str:
+    """The name of a run as it is painted in little room."""
+    option, delegate = QStyleOptionViewItem(), view.itemDelegateForColumn(1)
+    delegate.room = 140
+    delegate.initStyleOption(option, view.model().index(row, 1))
+    delegate.room = None
+    return option.text
+
+
+def test_long_names_that_differ_in_their_middle_are_cut_around_it(
+    opened: Any, window: Window, tapes: tuple[str, str], tmp_path: Path
+) -> None:
+    """In tabs, in the bar over the curves, on the waterfall and in the list of runs."""
+    names = [f"llama-3-8b-zero3-{n}ockpt-bs4-seq4096-seed1234-run1.mstrata" for n in "nt"]
+    paths = [shutil.copy(tape, tmp_path / name) for tape, name in zip(tapes, names, strict=True)]
+    window.resize(LEAST)
+    page = opened(*map(str, paths))
+    said = []
+    for tab in (0, 1, 2):
+        option = QStyleOptionTab()
+        window.tabs.initStyleOption(option, tab)
+        said.append(option.text)
+    assert "…nockpt…" in said[0] and "…tockpt…" in said[1] and said[2] == "Compare"
+    assert window.tabs.count() == 3 and window.tabs.tabText(0) == names[0]
+    shown = [label._cut(label.text(), 160) for label in page.bar.names]
+    assert "nockpt" in shown[0] and "tockpt" in shown[1]
+    runs = page.bring_forward("runs")
+    assert ["nockpt" in painted(runs, 0), "tockpt" in painted(runs, 1)] == [True, True]
+
+
+def test_short_names_keep_their_room() -> None:
+    assert fair_share(100, [10, 20]) >= 20
+    assert fair_share(100, [10, 80, 90]) == 45
+    assert fair_share(90, [40, 40, 40]) == 30

@@ -11,6 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QTableView
 from pytestqt.qtbot import QtBot
 
+from memstrata.viewer.panels.delegates import AROUND
 from memstrata.viewer.panels.table_view import TableView, shared_out
 from memstrata.viewer.state.array_table import Column
 from memstrata.viewer.window import LEAST, Window
@@ -39,6 +40,65 @@ def test_what_is_left_is_shared_and_floors_are_kept() -> None:
     assert shared_out(100, {0: 9, 1: 1}, {0: 10, 1: 40}) == {0: 60, 1: 40}
     assert shared_out(30, {0: 1, 1: 1}, {0: 20, 1: 20}) == {0: 20, 1: 20}
     assert shared_out(100, {}, {}) == {}
+    assert shared_out(100, {0: 1, 1: 1}, {0: 10, 1: 10}, {1: 30}) == {0: 70, 1: 30}
+    assert shared_out(100, {0: 1, 1: 1, 2: 2}, {0: 10, 1: 10, 2: 60}, {1: 15}) == {0: 25, 1: 15, 2: 60}
+
+
+def cells_whole(view: QTableView, *columns: int) -> bool:
+    """Whether the delegate has room for each text of these columns."""
+    wide = view.fontMetrics().horizontalAdvance
+    texts = ((column, view.model().index(row, column).data()) for row in range(view.model().rowCount())
+             for column in columns if not view.isColumnHidden(column))  # fmt: skip
+    return all(wide(text) <= view.columnWidth(column) - AROUND for column, text in texts)
+
+
+@pytest.mark.parametrize("size", [(1600, 1000), (1100, 700)])
+def test_names_and_numbers_of_open_runs_are_whole_where_there_is_room(
+    window: Window, opened: Any, snapshots: Path, pair: tuple[str, str], size: tuple[int, int], qtbot: QtBot
+) -> None:
+    """A snapshot has no times: `unknown` is longer than they are."""
+    window.resize(*size)
+    view = opened(*(str(snapshots / f"torch26-train-{name}.pickle") for name in ("mid-run", "from-start")))
+    view = view.bring_forward("runs")
+    qtbot.waitUntil(view.isVisible)
+    assert cells_whole(view, *range(2, view.table.columnCount())) and no_scrolling(view)
+    assert cells_whole(view, 1) or size == (1100, 700)
+    view = opened(*pair).bring_forward("runs")
+    qtbot.waitUntil(view.isVisible)
+    assert no_scrolling(view)
+
+
+def test_the_names_over_differences_are_whole_where_there_is_room(
+    window: Window, opened: Any, snapshots: Path, qtbot: QtBot
+) -> None:
+    names = [f"torch26-train-{name}.pickle" for name in ("mid-run", "from-start")]
+    table = opened(*(str(snapshots / name) for name in names)).bring_forward("differences")
+    qtbot.waitUntil(table.isVisible)
+    assert titles(table) == ["category", f"A: {names[0]}", f"B: {names[1]}", "difference"] and no_scrolling(table)
+    assert cells_whole(table, 1, 2)
+    window.resize(LEAST)
+    qtbot.waitUntil(lambda: titles(table)[1] != f"A: {names[0]}")
+    a, b = titles(table)[1:3]
+    assert a.startswith("A: ") and b.startswith("B: ") and a[3:] != b[3:] and no_scrolling(table)
+    wide = table.horizontalHeader().fontMetrics().horizontalAdvance
+    assert all(wide(text) <= table.columnWidth(n) for n, text in ((1, a), (2, b)))
+
+
+@pytest.mark.parametrize("name", ["torch28-oom-three-gpus-expandable", "torch26-train-from-start"])
+def test_what_a_finding_says_is_wrapped_where_there_is_room(
+    window: Window, opened: Any, snapshots: Path, name: str, qtbot: QtBot
+) -> None:
+    window.resize(1100, 700)
+    panel = opened(str(snapshots / f"{name}.pickle")).bring_forward("findings")
+    qtbot.waitUntil(panel.isVisible)
+    view, line = panel.view, panel.view.fontMetrics().lineSpacing()
+    wide = view.fontMetrics().horizontalAdvance
+    for column in (1, 2):
+        text = view.model().index(0, column).data()
+        assert wide(text) > view.columnWidth(column)
+        assert view.rowHeight(0) >= wide(text) / view.columnWidth(column) * line
+    assert panel.whole.wordWrap() and panel.whole.height() >= panel.whole.heightForWidth(panel.whole.width())
+    assert view.verticalScrollBar().maximum() == 0
 
 
 def test_names_stay_readable_where_times_have_no_room(narrow: Any, window: Window, qtbot: QtBot) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
 
+from ..look.name_cut import cut_apart
 from ..look.tips import one_line
 from ..look.units import bytes_text
 from .frame import Frame, PixelItem
@@ -159,6 +161,15 @@ def pill_place(
     width, height = metrics.horizontalAdvance(text) + 14, metrics.height() + 4
     left = x if x + width < inside.right() else x - width
     return text, QRectF(max(left, inside.left()), y, width, height)
+
+
+def peak_names(font: QFont, inside: QRectF, named: Sequence[tuple[str, str]]) -> list[str]:
+    """What such labels say of these (name, bytes) beside each other: the names are cut so that they differ."""
+    metrics = QFontMetricsF(_bold(font))
+    room = min(inside.width() * _WIDEST, inside.width() - 14)
+    room -= max((metrics.horizontalAdvance(f" {size}") for _, size in named), default=0)
+    names = cut_apart([one_line(name) for name, _ in named], room, metrics.horizontalAdvance, "…")
+    return [f"{name} {size}" for name, (_, size) in zip(names, named)]
 
 
 def _bold(font: QFont) -> QFont:

@@ -7,6 +7,7 @@ from itertools import product
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPen, QPolygonF, QRegion
 
+from ..look.name_cut import cut_apart
 from ..look.palette import further_runs
 from ..look.tips import one_line
 from ..look.units import bytes_text
@@ -20,6 +21,8 @@ from .step_line import step_line
 from .theme import colour
 
 Line = tuple[Run, XAxis]
+_NAME = 0.4
+"""Share of the chart's width that a name with its bytes has at most."""
 
 
 class OtherLines(PixelItem):
@@ -41,17 +44,20 @@ class OtherLines(PixelItem):
         for (run, axis), ink in zip(self.lines, inks):
             painter.setPen(QPen(colour(ink, 255 if self.pair.matching is None else 110), 1.3))
             painter.drawPolyline(_polyline(frame, run, axis))
-        for (run, axis), ink in zip(self.lines, inks):
-            self._name(painter, frame, run, axis, ink, taken)
+        wide, sizes = QFontMetricsF(painter.font()).horizontalAdvance, [bytes_text(r.peak_bytes) for r, _ in self.lines]
+        room = frame.rect.width() * _NAME - max((wide(f" {size}") for size in sizes), default=0)
+        names = cut_apart([one_line(run.name) for run, _ in self.lines], room, wide, "…")
+        for (run, axis), ink, name, size in zip(self.lines, inks, names, sizes):
+            self._name(painter, frame, run, axis, ink, f"{name} {size}", taken)
 
-    def _name(self, painter: QPainter, frame: Frame, run: Run, axis: XAxis, ink: str, taken: list[QRectF]) -> None:
+    def _name(
+        self, painter: QPainter, frame: Frame, run: Run, axis: XAxis, ink: str, text: str, taken: list[QRectF]
+    ) -> None:
         at = QPointF(frame.x(float(axis.x_of(run.peak_position))), frame.y(run.peak_bytes))
         painter.setPen(QPen(QColor(self.theme.text), 1))
         painter.setBrush(QColor(ink))
         painter.drawEllipse(at, 2.6, 2.6)
-        text = f"{run.name} {bytes_text(run.peak_bytes)}"
         metrics = QFontMetricsF(painter.font())
-        text = metrics.elidedText(one_line(text), Qt.TextElideMode.ElideMiddle, frame.rect.width() * 0.4)
         width, height = metrics.horizontalAdvance(text) + 8, metrics.height() + 2
         last = frame.rect.right() - width
         lefts = (max(min(x, last), frame.rect.left()) for x in (at.x() + 6, at.x() - 6 - width))

@@ -20,7 +20,7 @@ from .band_painter import band_rects
 from .band_raster import can_raster, paint_raster
 from .colours import fill_brush
 from .frame import Frame, PixelItem
-from .marks import pill, pill_place
+from .marks import peak_names, pill, pill_place
 from .matching_lines import MatchingLines
 from .stacking import stack
 from .step_line import step_line
@@ -117,12 +117,12 @@ class PairItem(PixelItem):
     def _peaks(self, painter: QPainter, frame: Frame) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
         self.pills = []
-        for run, axis, paint in zip(self.runs, self.axes, run_paints(self.theme)):
+        texts = peak_names(painter.font(), frame.rect, [(run.name, bytes_text(run.peak_bytes)) for run in self.runs])
+        for run, axis, paint, text in zip(self.runs, self.axes, run_paints(self.theme), texts):
             at = QPointF(frame.x(float(axis.x_of(run.peak_position))), frame.y(run.peak_bytes))
             painter.setPen(QPen(QColor(self.theme.text), 1.2))
             painter.setBrush(QColor(paint.fill))
             painter.drawEllipse(at, 3.5, 3.5)
-            text = f"{run.name} {bytes_text(run.peak_bytes)}"
             y = self._free_height(painter, frame.rect, at, text)
             self.pills.append(pill(painter, frame.rect, at.x(), y, text, self.theme.text, self.theme.panel))
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from ..analysis.waterfall import Step, Waterfall
 from ..look.frame_cut import frame_cut
+from ..look.name_cut import cut_apart
 from ..look.tips import one_line, tip
 from ..look.units import bytes_text, difference_text, exact_bytes_text
 from ..model.paints import Paint
@@ -95,6 +96,7 @@ class WaterfallChart(QWidget):
         bars, metrics = self._bars(), QFontMetricsF(self.font())
         left, right = self._track(metrics)
         scale = (right - left) / max(self.shown.highest, 1)
+        runs = cut_apart([*map(one_line, self.names)], left - _EDGE - _GAP, metrics.horizontalAdvance, "…")
         for number, (name, start, end, size, step) in enumerate(bars):
             top = _EDGE / 2 + number * self._height
             row = QRectF(0, top, self.width(), self._height)
@@ -107,6 +109,7 @@ class WaterfallChart(QWidget):
                 x = left + end * scale
                 painter.setPen(QPen(QColor(self.theme.faint), 1, Qt.PenStyle.DotLine))
                 painter.drawLine(QPointF(x, bar.bottom()), QPointF(x, bar.bottom() + 5))
+            name = name if step else runs[0 if number == 0 else 1]
             self._words(painter, row, metrics, name, difference_text(size) if step else bytes_text(size), left)
 
     def _words(self, painter: QPainter, row: QRectF, metrics: QFontMetricsF, name: str, size: str, left: float) -> None:

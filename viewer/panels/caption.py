@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPalette, QTextLayout
 from PySide6.QtWidgets import QLabel, QSizePolicy, QToolTip, QWidget
 
+from ..look.name_cut import cut_apart
 from ..look.tips import one_line, tip
 
 _SEPARATOR = " · "
@@ -23,6 +24,8 @@ class Caption(QLabel):
         super().__init__(parent)
         self.setObjectName("caption")
         self.elide, self.lines = elide, lines
+        self.apart: tuple[str, ...] = ()
+        """Names beside which this one is to be told apart where it is cut."""
         self._tip = ""
 
     @property
@@ -62,8 +65,13 @@ class Caption(QLabel):
         painter, place = QPainter(self), self.contentsRect()
         self.drawFrame(painter)
         painter.setPen(self.palette().color(QPalette.ColorRole.WindowText))
-        cut = (self.fontMetrics().elidedText(line, self.elide, place.width()) for line in shown)
+        cut = [self._cut(line, place.width()) for line in shown]
         painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, "\n".join(cut))
+
+    def _cut(self, line: str, room: int) -> str:
+        if not self.apart:
+            return self.fontMetrics().elidedText(line, self.elide, room)
+        return cut_apart([line, *map(one_line, self.apart)], room, self.fontMetrics().horizontalAdvance, "…")[0]
 
     def event(self, event: QEvent) -> bool:
         return _says(self, event, [self.text()] * self.is_cut, self._tip) or super().event(event)

@@ -32,7 +32,7 @@ class CompareBar(QWidget):
         for swatch in self.swatches:
             swatch.setProperty("rich", True)
         self.sides = [self._side(number) for number in (0, 1)]
-        self.names = [_name(run, self) for run in pair]
+        self.names = [_name(run, other, self) for run, other in (pair, pair[::-1])]
         self.swap = QToolButton(self)
         self.swap.setText("⇄")
         self.swap.setToolTip("Exchange the two runs: before becomes after")
@@ -119,8 +119,9 @@ class CompareBar(QWidget):
             swatch.setText(f'<span style="color:{theme.text}">{side}</span> <span style="color:{paint.fill}">█</span>')
 
 
-def _name(run: Run, parent: QWidget) -> Caption:
+def _name(run: Run, other: Run, parent: QWidget) -> Caption:
     made = Caption(parent, Qt.TextElideMode.ElideMiddle)
+    made.apart = (other.name,)
     made.setObjectName("")
     made.setText(run.name)
     return made

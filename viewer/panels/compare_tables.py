@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QStyleOptionViewItem, QWidget
 
 from memstrata.capture.format.schema import I64
 
 from ..analysis.all_runs import figures_of
 from ..analysis.diff import Diff
 from ..charts.theme import Theme, current
+from ..look.name_cut import cut_apart
 from ..model.paints import Paint, category_paint
 from ..model.run import Run
 from ..state.array_table import Column
 from ..state.comparison import change_columns, slot_columns
 from ..state.run_comparison import run_columns
-from .delegates import DifferenceDelegate, TableDelegate
+from .delegates import DifferenceDelegate, Index, TableDelegate
 from .table_view import TableView
 from .work_line import WorkLine
 
@@ -25,8 +26,14 @@ _LEAST = {"rank": 4, "step": 7, "tokens/s": 7}
 """Characters of short numbers; 8 for bytes."""
 _SPARE = ("tokens/s", "communication", "step")
 """Columns of the open runs that go, in this order, where there is too little room for their names."""
-_NUMBERS, _NUMBER, _NAME = 21, 11, 14
-"""Characters that a difference needs with its bar and without, and that a name has at least."""
+_NAMES, _NUMBERS = 36, 20
+"""Characters of names and of differences with their bars, where there is room for both."""
+_NUMBER, _NAME, _HEAD = 11, 14, 14
+"""Characters that a difference, a name and a name over a column have at least."""
+_FIRST = 50
+"""Rows whose names say how wide the longest is."""
+_TITLE = 14
+"""Pixels around the title of a column."""
 
 
 class DiffTable(TableView):
@@ -45,15 +52,40 @@ class DiffTable(TableView):
         self.show_columns(columns, rows)
         one = self.fontMetrics().horizontalAdvance("0")
         heads = [self.fontMetrics().horizontalAdvance(column.title) // one + 1 for column in columns[-3:-1]]
-        named = [min(max(count, 10), 14) for count in heads]
+        first = len(between) + 1
+        named = [max(count + 1, 10) for count in heads]
+        least = {0: _NAME, first: min(named[0], _HEAD), first + 1: min(named[1], _HEAD), last: _NUMBER}
         spare = tuple(range(2, len(between) + 1))  # what kind of change it is stays
-        least = {0: _NAME, last: _NUMBER}
-        self.set_widths(30, *between, *named, _NUMBERS, shared=(0, last), least=least, spare=spare)
+        self.set_widths(
+            _NAMES, *between, *named, _NUMBERS, shared=(0, first, first + 1, last), least=least, spare=spare,
+            most={0: self._longest(columns[0]), first: named[0], first + 1: named[1]},
+        )  # fmt: skip
+
+    def _longest(self, column: Column) -> int:
+        """Characters that the names of the first rows need, with their swatches."""
+        one, wide = self.fontMetrics().horizontalAdvance("0"), self.fontMetrics().horizontalAdvance
+        return max((wide(column.text(row)) // one + 5 for row in self.table.rows[:_FIRST].tolist()), default=_NAME)
+
+    def _fit_columns(self) -> None:
+        super()._fit_columns()
+        columns = self.table.columns
+        runs = range(max(len(columns) - 3, 0), max(len(columns) - 1, 0))
+        room = min((self.columnWidth(column) - _TITLE for column in runs), default=0)
+        wide = self.horizontalHeader().fontMetrics().horizontalAdvance
+        sides, names = zip(*(_side(columns[column].title) for column in runs)) if runs else ((), ())
+        cut = cut_apart(names, room - max(map(wide, sides), default=0), wide, "…")
+        self.table.cut_titles({column: side + name for column, side, name in zip(runs, sides, cut)})
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
         self.painter_of_cells.theme = self.bars.theme = theme
         self.viewport().update()
+
+
+def _side(title: str) -> tuple[str, str]:
+    """`A: ` and the name of the run."""
+    side, mark, name = title.partition(": ")
+    return (side + mark, name) if mark else ("", title)
 
 
 class SlotTable(DiffTable):
@@ -109,13 +141,28 @@ class ChangesTable(DiffTable):
         super().set_theme(theme)
 
 
+class NamesDelegate(TableDelegate):
+    """Cuts the names of a column so that they can be told apart."""
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: Index) -> None:
+        super().initStyleOption(option, index)
+        if self.room is not None:
+            model = index.model()
+            names = [
+                self.displayText(model.index(row, index.column()).data(), option.locale)
+                for row in range(model.rowCount())
+            ]
+            option.text = cut_apart(names, self.room, option.fontMetrics.horizontalAdvance, "…")[index.row()]
+
+
 class RunsTable(TableView):
     """A row for each open run."""
 
     def __init__(self, runs: tuple[Run, ...], pair: tuple[Run, Run], parent: QWidget) -> None:
         super().__init__("All open runs", parent)
         self.pair = pair
-        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)  # names differ at the end: which rank
+        self.names = NamesDelegate(self)
+        self.setItemDelegateForColumn(1, self.names)
         self.show_runs(runs)
 
     def show_runs(self, runs: tuple[Run, ...]) -> None:
@@ -124,10 +171,17 @@ class RunsTable(TableView):
         columns = run_columns([figures_of(run) for run in runs], sides)
         self.show_columns(columns)
         longest = max((self._characters(run.name) for run in runs), default=0)
-        rest = (max(self._characters(column.title), _LEAST.get(column.title, 8)) for column in columns[2:])
+        rest = (
+            max(self._characters(column.title), _LEAST.get(column.title, 8), *self._texts(column))
+            for column in columns[2:]
+        )
         spare = tuple(n for title in _SPARE for n, column in enumerate(columns) if column.title == title)
-        name = min(longest, 30)
+        name = longest + 1
         self.set_widths(3, name, *rest, shared=(), least={1: min(name, _NAME)}, spare=spare, giving=1)
+
+    def _texts(self, column: Column) -> list[int]:
+        """What each of its cells needs."""
+        return [self._characters(column.text(row)) + 1 for row in range(len(column.keys))]
 
     def _characters(self, text: str) -> int:
         """Digits that are as wide as this text."""
@@ -136,5 +190,5 @@ class RunsTable(TableView):
 
     def set_theme(self, theme: Theme) -> None:
         """Colours of this theme."""
-        self.painter_of_cells.theme = theme
+        self.painter_of_cells.theme = self.names.theme = theme
         self.viewport().update()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +15,8 @@ from PySide6.QtWidgets import (
     QDockWidget,
     QLineEdit,
     QStackedWidget,
+    QStyle,
+    QStyleOptionTab,
     QTabBar,
     QToolButton,
     QTreeView,
@@ -22,6 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from ..charts.theme import Theme, current
+from ..look.name_cut import cut_apart
 from ..look.tips import tip
 from ..model.preview import Preview
 from ..model.run import Run
@@ -39,6 +42,17 @@ from .stages import Stages
 
 COMPARE_TITLE = "Compare"
 _WIDEST_TAB = 340  # pixels
+
+
+def fair_share(room: int, widths: Sequence[int]) -> int:
+    """The most that each of these may have so that all of them fit: those that need less leave it to the others."""
+    left, share = room, room
+    for number, width in enumerate(sorted(widths)):
+        share = left // (len(widths) - number)
+        if width > share:
+            return share
+        left -= width
+    return max([*widths, share])
 
 
 class PageTabs(QTabBar):
@@ -74,8 +88,20 @@ class PageTabs(QTabBar):
         self._setting = False
 
     def tabSizeHint(self, index: int) -> QSize:
-        """The rest of a long name is in the tooltip."""
-        return super().tabSizeHint(index).boundedTo(QSize(_WIDEST_TAB, self.maximumHeight()))
+        """The rest of a long name is in the tooltip. Short names keep their room, long ones share what is left."""
+        hints = [super(PageTabs, self).tabSizeHint(tab) for tab in range(self.count())]
+        widths = [min(hint.width(), _WIDEST_TAB) for hint in hints]
+        room = fair_share(self.width(), widths) if self.isVisible() else _WIDEST_TAB
+        return hints[index].boundedTo(QSize(min(room, _WIDEST_TAB), self.maximumHeight()))
+
+    def initStyleOption(self, option: QStyleOptionTab, index: int) -> None:
+        """Names that are cut stay different."""
+        super().initStyleOption(option, index)
+        if index < 0 or option.text == self.tabText(index):
+            return
+        room = self.style().subElementRect(QStyle.SubElement.SE_TabBarTabText, option, self).width()
+        names = [self.tabText(tab) for tab in range(self.count())]
+        option.text = cut_apart(names, room, self.fontMetrics().horizontalAdvance, "…")[index]
 
     def _chosen(self, tab: int) -> None:
         state = self.session.state

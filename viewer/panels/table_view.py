@@ -52,6 +52,7 @@ class TableView(QTableView):
         self._widths: tuple[int, ...] = ()
         self._shared: tuple[int, ...] = ()
         self._least: Mapping[int, int] = {}
+        self._most: Mapping[int, int] = {}
         self._spare: tuple[int, ...] = ()
         self._giving: int | None = None
         self._setting = False
@@ -74,14 +75,15 @@ class TableView(QTableView):
 
     def set_widths(
         self, *characters: int, shared: tuple[int, ...], least: Mapping[int, int] = _NONE, spare: tuple[int, ...] = (),
-        giving: int | None = None,
+        giving: int | None = None, most: Mapping[int, int] = _NONE,
     ) -> None:  # fmt: skip
         """Column widths in characters. Columns get theirs, except that those `shared` share what is left, and none of
-        them has fewer than its `least`. Where there is too little room for all, those that are `spare` go, the first
-        of them first, and the one `giving` gives what the others lack."""
+        them has fewer than its `least`, nor, where it has one, more than its `most`. Where there is too little room for
+        all, those that are `spare` go, the first of them first, and the one `giving` gives what the others lack."""
         for column in self._spare:  # other columns may be in their places by now
             self.setColumnHidden(column, False)
         self._widths, self._shared, self._least, self._spare, self._giving = characters, shared, least, spare, giving
+        self._most = {i: self._pixels(count) for i, count in most.items()}
         self._fit_columns()
 
     def _fit_columns(self) -> None:
@@ -98,7 +100,7 @@ class TableView(QTableView):
         left = self.viewport().width() - sum(fixed.values())
         if self._giving is not None and left < 0:
             fixed[self._giving] = max(fixed[self._giving] + left, floors[self._giving])
-        shares = shared_out(left, {i: self._widths[i] for i in self._shared if i in least}, floors)
+        shares = shared_out(left, {i: self._widths[i] for i in self._shared if i in least}, floors, self._most)
         for column, pixels in (fixed | shares).items():
             self.setColumnWidth(column, pixels)
 
@@ -159,13 +161,18 @@ class TableView(QTableView):
             self._fit_rows()
 
 
-def shared_out(room: int, weights: Mapping[int, int], floors: Mapping[int, int]) -> dict[int, int]:
-    """What each column gets of a room by its weight; what one needs for its floor the others give."""
+def shared_out(
+    room: int, weights: Mapping[int, int], floors: Mapping[int, int], most: Mapping[int, int] = _NONE
+) -> dict[int, int]:
+    """What each column gets of a room by its weight; what one needs for its floor the others give, and what one has
+    over its most they get."""
     found: dict[int, int] = {}
     while True:
         rest = {i: weight for i, weight in weights.items() if i not in found}
         left, whole = room - sum(found.values()), sum(rest.values())
-        low = {i: floors[i] for i, weight in rest.items() if left * weight // whole < floors[i]}
-        if not low:
-            return found | {i: left * weight // whole for i, weight in rest.items()}
-        found |= low
+        shares = {i: left * weight // whole for i, weight in rest.items()}
+        bound = {i: floors[i] for i in rest if shares[i] < floors[i]}
+        bound = bound or {i: most[i] for i in rest if i in most and shares[i] > most[i]}
+        if not bound:
+            return found | shares
+        found |= bound

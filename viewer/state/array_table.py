@@ -59,15 +59,22 @@ class ArrayTable(QAbstractTableModel):
         self.columns = tuple(columns)
         self.rows = _all_rows(columns) if rows is None else rows
         self._sorted: tuple[int, Qt.SortOrder] | None = None
+        self._cut: dict[int, str] = {}
 
     def show(self, columns: Sequence[Column], rows: I64 | None = None) -> None:
         """Other contents; the order chosen by the user is kept."""
         self.beginResetModel()
-        self.columns = tuple(columns)
+        self.columns, self._cut = tuple(columns), {}
         self.rows = _all_rows(columns) if rows is None else rows
         if self._sorted is not None and self._sorted[0] < len(self.columns):
             self.rows = self._in_order(*self._sorted)
         self.endResetModel()
+
+    def cut_titles(self, titles: dict[int, str]) -> None:
+        """Show these columns under titles that are cut; what is copied has them whole."""
+        if titles != self._cut:
+            self._cut = titles
+            self.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, len(self.columns) - 1)
 
     def source_row(self, row: int) -> int:
         """The source row shown in this row."""
@@ -95,7 +102,7 @@ class ArrayTable(QAbstractTableModel):
             return None
         column = self.columns[section]
         if role == Qt.ItemDataRole.DisplayRole:
-            return column.title
+            return self._cut.get(section, column.title)
         if role == Qt.ItemDataRole.ToolTipRole:
             return column.meaning or column.title or None  # a narrow column cuts its title
         if role == Qt.ItemDataRole.TextAlignmentRole:
