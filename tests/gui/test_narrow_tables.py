@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QTableView
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtWidgets import QStyleOptionViewItem, QTableView
 from pytestqt.qtbot import QtBot
 
 from memstrata.viewer.panels.delegates import AROUND
@@ -99,6 +99,13 @@ def test_what_a_finding_says_is_wrapped_where_there_is_room(
         assert view.rowHeight(0) >= wide(text) / view.columnWidth(column) * line
     assert panel.whole.wordWrap() and panel.whole.height() >= panel.whole.heightForWidth(panel.whole.width())
     assert view.verticalScrollBar().maximum() == 0
+    wraps = QStyleOptionViewItem.ViewItemFeature.WrapText
+    for height in (view.rowHeight(0), view.verticalHeader().defaultSectionSize()):
+        option = QStyleOptionViewItem()
+        view.initViewItemOption(option)
+        option.rect = QRect(0, 0, 200, height)
+        view.itemDelegate().initStyleOption(option, view.model().index(0, 2))
+        assert bool(option.features & wraps) == (height == view.rowHeight(0))
 
 
 def test_names_stay_readable_where_times_have_no_room(narrow: Any, window: Window, qtbot: QtBot) -> None:

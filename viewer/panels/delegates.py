@@ -42,6 +42,8 @@ class TableDelegate(QStyledItemDelegate):
         super().initStyleOption(option, index)
         if index.data(FaintRole):
             option.palette.setColor(QPalette.ColorRole.Text, QColor(self.theme.faint))
+        if option.rect.height() < 2 * option.fontMetrics.lineSpacing():  # a single line is cut at a sign, not at a word
+            option.features &= ~QStyleOptionViewItem.ViewItemFeature.WrapText
         if self.room is not None:
             option.text = frame_cut(option.text, self.room, option.fontMetrics.horizontalAdvance)
 
