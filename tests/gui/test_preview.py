@@ -147,8 +147,9 @@ def test_what_fails_after_the_preview_leaves_a_sentence_and_the_start(
     monkeypatch.setattr(loading, "_work_out", fail)
     window.open_paths([large])
     qtbot.waitUntil(window.message.isVisible, timeout=20_000)
-    qtbot.waitUntil(lambda: window.content.currentWidget() is window.start, timeout=5_000)
-    assert "not enough memory" in window.message.text.text() and window.content.preview is None
+    qtbot.waitUntil(lambda: window.content.preview is None, timeout=5_000)
+    assert window.content.currentWidget() is window.start
+    assert "not enough memory" in window.message.text.text()
 
 
 def test_whoever_looks_at_a_run_is_not_disturbed(

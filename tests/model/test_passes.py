@@ -83,3 +83,18 @@ def test_a_file_without_a_backward_or_without_steps_is_one_pass(tmp_path: Path, 
     run = recorded(tmp_path / "a.mstrata", lambda model: model.one(rows()))
     assert len(run.passes) == 1 and run.passes.window == (0, None)
     assert len(Run(open_file(str(samples / "format-1.mstrata"))).passes) == 1
+
+
+def test_a_forward_of_which_nothing_is_kept_is_not_what_is_told_of(tmp_path: Path) -> None:
+    """With more alive beside it, it has the peak; but what is kept is that of the other."""
+
+    def step(pair: Pair) -> None:
+        pair.one(torch.ones(ROWS, WIDTH)).sum().backward()
+        with torch.no_grad():
+            held = torch.ones(1 << 20)
+            pair.one(held[: ROWS * WIDTH].view(ROWS, WIDTH))
+
+    run = recorded(tmp_path / "a.mstrata", step)
+    assert len(run.passes) == 2 and run.passes.peak == 0
+    assert run.passes.text == "pass 1 of 2, which saves the most"
+    assert run.saved_bytes_by_fate()[Fate.kept] == TENSOR  # what ReLU returns

@@ -2,7 +2,8 @@
 micro-batch whose gradients it adds up, a recording those of all its steps.
 
 What a pass saved is kept at once; what the next one saves takes its place. So a figure of what is kept, and of what
-keeping it would cost, is that of one pass: the one with the peak.
+keeping it would cost, is that of one pass: the one with the peak, or, where that is a forward of which nothing is kept
+(under `no_grad`, or inside of `torch.func.grad`), the one that saves the most.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Passes:
     step: I64
     """Number of its step among the recorded ones, from 0."""
     peak: int
-    """Row of the pass with the highest moment of the run."""
+    """Row of the pass with the highest moment of the run; of the one that saves the most where that one saves nothing.
+    """
+    has_peak: bool
+    """Whether it is the one with that moment."""
 
     def __len__(self) -> int:
         return len(self.start)
@@ -67,7 +71,7 @@ class Passes:
         one = f"pass {self.peak - int(rows[0]) + 1} of {len(rows)}" if len(rows) > 1 else ""
         step = f"recorded step {int(self.step[self.peak]) + 1} of {steps}" if steps > 1 else ""
         said = " in ".join(filter(None, (one, step)))
-        return f"{said}, which has the peak" if said else ""
+        return f"{said}, which {'has the peak' if self.has_peak else 'saves the most'}" if said else ""
 
 
 def passes(recording: Recording, events: DeviceEvents, spans: SpanTable, peak_position: int) -> Passes:
@@ -84,8 +88,20 @@ def passes(recording: Recording, events: DeviceEvents, spans: SpanTable, peak_po
     start_time = np.array(edges, np.int64)
     start = events.before_tick(start_time)
     start[0] = 0
-    peak = int(np.searchsorted(start, max(peak_position - 1, 0), side="right")) - 1
-    return Passes(start_time, start, np.array(steps, np.int64), max(peak, 0))
+    peak = max(int(np.searchsorted(start, max(peak_position - 1, 0), side="right")) - 1, 0)
+    saved = _saved_bytes(recording, start_time)
+    has_peak = bool(saved[peak] or not saved.any())
+    return Passes(start_time, start, np.array(steps, np.int64), peak if has_peak else int(saved.argmax()), has_peak)
+
+
+def _saved_bytes(recording: Recording, start_time: I64) -> I64:
+    """What autograd packed in each pass: bytes, each time that it did."""
+    table = recording.saved_tensors
+    own = np.flatnonzero((table.storage != NONE) & (table.known == NONE))
+    rows = np.maximum(np.searchsorted(start_time, table.time[own], side="right") - 1, 0)
+    out = np.zeros(len(start_time), np.int64)
+    np.add.at(out, rows, np.maximum(table.storage_bytes[own], 0))
+    return out
 
 
 def _step_starts(recording: Recording) -> I64:
