@@ -120,8 +120,8 @@ def _report_ranks(options: argparse.Namespace) -> int:
     from .report.ranks_text import ranks_json, ranks_text
     from .sources import open_run_directory, recordings_in
 
-    count = len(recordings_in(options.file))
     if options.residual:
+        count = len(recordings_in(options.file))
         raise UserError(f"--residual is of one recording, and {options.file} is a folder with {count}")
     directory = open_run_directory(options.file)
     return say(options, partial(ranks_json, directory), partial(ranks_text, directory), partial(ranks_html, directory))

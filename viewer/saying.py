@@ -61,8 +61,10 @@ class Patience:
 
 def refuse_own(output: str, files: Iterable[str | os.PathLike[str]]) -> None:
     """UserError if what is to be written is one of the files it is made of: that one would be lost."""
+    from .model.called import is_same_file
+
     for file in files:
-        if os.path.exists(output) and os.path.exists(file) and os.path.samefile(output, file):
+        if is_same_file(output, file):
             raise UserError(f"{output} is the file to be read: write to another one")
 
 

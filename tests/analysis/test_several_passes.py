@@ -17,6 +17,8 @@ from memstrata.viewer.report.plan_text import Asked, plans
 from memstrata.viewer.report.tables_csv import table_csv
 from memstrata.viewer.sources import open_file
 
+from .test_planner import all_ranges
+
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
@@ -167,17 +169,6 @@ def test_the_best_plans_are_found(runs, name):
         fastest = min(outcome.extra_seconds for outcome in everything if outcome.peak_bytes <= budget)
         assert found.peak_bytes <= budget and found.extra_seconds == pytest.approx(fastest)
     assert len(plans(runs[name], Asked()).others) > 1
-
-
-def all_ranges(layers):
-    """Every way to cut layers 0 .. layers - 1 into segments and layers without one."""
-    if not layers:
-        yield ()
-        return
-    yield from all_ranges(layers - 1)
-    for first in range(layers):
-        for rest in all_ranges(first):
-            yield (*rest, (first, layers))
 
 
 @pytest.mark.parametrize("name", SEVERAL)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..look.units import bytes_text, count_text
-from ..look.words import OUTSIDE_LAYERS
+from ..look.words import OUTSIDE_LAYERS, one_device_text
 from ..model.failed import largest_failed
 from ..model.grouping import preferred
 from ..model.query import ACTIVATIONS, AllocationQuery
@@ -186,9 +186,7 @@ def _stopped(run: Run) -> tuple[str, str]:
 def _other_devices(run: Run) -> list[str]:
     """That a file has more devices than the one that is held to the limits."""
     others = run.other_devices
-    if not others:
-        return []
-    return [f"Checked: {run.device.name}, whose peak is the highest. Not checked: {', '.join(others)}."]
+    return [one_device_text("Checked", run.device.name, others)] if others else []
 
 
 def _not_compared(run: Run, baseline: Run) -> list[str]:

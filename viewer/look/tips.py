@@ -13,17 +13,18 @@ MOST_CHARACTERS, LONGEST_WORD = 1_000, 120
 
 def one_line(text: str) -> str:
     """The text for a cell or a label in a picture: what breaks a line, turns it around or has no sign is a space."""
-    return _harmless(f"{text[: WIDEST - 80]} ... {text[-74:]}" if len(text) > WIDEST else text)
+    return harmless(f"{text[: WIDEST - 80]} ... {text[-74:]}" if len(text) > WIDEST else text)
 
 
 def sentence(text: str) -> str:
     """The text for a label that wraps: one line as above, but longer, and no word too long to be broken."""
-    words = _harmless(text[:MOST_CHARACTERS]).split(" ")
+    words = harmless(text[:MOST_CHARACTERS]).split(" ")
     cut = " …" if len(text) > MOST_CHARACTERS else ""
     return " ".join(word if len(word) <= LONGEST_WORD else f"{word[:30]}…{word[-20:]}" for word in words) + cut
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
+    """The text with a space for what breaks a line, turns it around or has no sign."""
     return text if text.isprintable() else "".join(sign if sign.isprintable() else " " for sign in text)
 
 

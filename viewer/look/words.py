@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from memstrata.capture.format.schema import Category, Fate, Phase, Severity
 
 OUTSIDE_LAYERS = "outside layers"
@@ -31,6 +33,11 @@ FATE_MEANING: dict[Fate, str] = {
     Fate.rematerialized: "made again in backward",
     Fate.offloaded: "moved to another device until backward",
 }
+
+
+def one_device_text(done: str, device: str, others: Iterable[str]) -> str:
+    """`Checked: cuda:1, whose peak is the highest. Not checked: cuda:0.`"""
+    return f"{done}: {device}, whose peak is the highest. Not {done.lower()}: {', '.join(others)}."
 
 
 def category_text(category: Category | int) -> str:

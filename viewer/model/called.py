@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..look.tips import harmless
+
 
 @dataclass
 class Called:
@@ -27,6 +29,11 @@ class Called:
         if self.path and other.path:
             return _real(self) == _real(other)
         return self.file == other.file
+
+
+def is_same_file(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether both are there and are one file, by whatever names."""
+    return os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)
 
 
 class _Named(Protocol):
@@ -62,8 +69,4 @@ def _folders(paths: set[str]) -> dict[str, str]:
                  for path, folders in parts.items()}  # fmt: skip
         if len({*found.values()}) == len(paths):
             break
-    return {path: _printable(text) for path, text in found.items()}
-
-
-def _printable(text: str) -> str:
-    return "".join(sign if sign.isprintable() else " " for sign in text)
+    return {path: harmless(text) for path, text in found.items()}

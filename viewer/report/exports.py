@@ -8,6 +8,7 @@ from typing import Protocol
 
 from memstrata.capture.format.recording import Recording
 
+from ..look.words import one_device_text
 from ..model.grouping import preferred
 from ..model.run import Run
 from ..model.said import Said, quiet
@@ -72,7 +73,7 @@ def left_out(recording: Recording) -> str:
     """A sentence where a recording has more devices than the one that is written; else empty."""
     run = Run(recording)
     others = run.other_devices
-    return f"Written: {run.device.name}, whose peak is the highest. Not written: {', '.join(others)}." if others else ""
+    return one_device_text("Written", run.device.name, others) if others else ""
 
 
 def _svg(recording: Recording, name: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..look.tips import one_line
+from ..model.called import is_same_file
 from .settings import Settings
 
 MOST = 12
@@ -58,8 +59,7 @@ class RecentFiles:
 
     def holds(self, path: str) -> bool:
         """Whether this is one of them, by whatever name."""
-        known = (recent for recent in self.settings.texts(_RECENT) if os.path.isfile(recent))
-        return os.path.isfile(path) and any(os.path.samefile(path, recent) for recent in known)
+        return any(is_same_file(path, known) for known in self.settings.texts(_RECENT))
 
     def forget(self, path: str) -> None:
         """Leave one out of the list; the file itself is not touched."""
